@@ -27,6 +27,10 @@ def parse_line(line: bytes) -> Any:
         return None
 
 
+_TOO_LARGE = 2**63
+"""A number like this means nothing, and the next sum with it may fail."""
+
+
 def value_at(value: Any, *names: str) -> Any:
     """Follow names through nested objects; None where one is missing.
 
@@ -63,7 +67,15 @@ def objects_at(value: Any, *names: str) -> list[dict[str, Any]]:
 def number_at(value: Any, *names: str) -> float | None:
     """The same for a number."""
     found = value_at(value, *names)
-    return float(found) if isinstance(found, int | float) else None
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    return float(found) if abs(found) < _TOO_LARGE else None
+
+
+def integer_at(value: Any, *names: str) -> int | None:
+    """The same for a whole number."""
+    found = value_at(value, *names)
+    return found if isinstance(found, int) and number_at(found) is not None else None
 
 
 def join_texts(parts: list[Any]) -> str | None:

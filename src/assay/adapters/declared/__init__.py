@@ -7,7 +7,7 @@ import msgspec
 
 from assay.adapters.declared.mapping import Mapping, Update
 from assay.adapters.files import files_in
-from assay.adapters.reading import ENDED, EventReader, StepBuilder, add_events, or_unset
+from assay.adapters.reading import ENDED, EventReader, StepBuilder, add_events, integer_at, or_unset
 from assay.adapters.text import TextTurn, read_text, tell_history
 from assay.errors import InputError
 from assay.plugin import Adapter, Ask, Command, Reading, Watch
@@ -209,7 +209,6 @@ class DeclaredTurn(EventReader):
         # Under a guessed name, a start has no output yet, and a result repeats no input.
         ended = status in ENDED
         error = update.values.get("error")
-        exit_code = update.values.get("exit_code")
         return self._steps.tool(
             t_ms,
             status=status,
@@ -219,7 +218,7 @@ class DeclaredTurn(EventReader):
             input=None if ended and "input" not in update.values else update.tool_input(),
             output=update.tool_output() if ended else update.values.get("output"),
             error=error if isinstance(error, str) and error else None,
-            exit_code=exit_code if isinstance(exit_code, int) else None,
+            exit_code=integer_at(update.values, "exit_code"),
             parent=parent,
         )
 

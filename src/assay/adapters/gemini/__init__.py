@@ -22,6 +22,7 @@ from assay.adapters.prices import with_cost
 from assay.adapters.reading import (
     TrialClock,
     assign_segments,
+    integer_at,
     last_session,
     object_at,
     parse_line,
@@ -136,11 +137,10 @@ def _of_stats(stats: Any, model: str | None) -> Usage | None:
     if not isinstance(stats, dict) or not stats.get("total_tokens", stats.get("input_tokens")):
         return None  # an API error: nothing was answered
     names = {"input": "input_tokens", "output": "output_tokens", "cached": "cached"}
-    tokens = {name: n for name, key in names.items() if isinstance(n := stats.get(key), int)}
-    total = stats.get("total_tokens")
+    tokens = {name: n for name, key in names.items() if (n := integer_at(stats, key)) is not None}
     known = tokens.get("input", 0) + tokens.get("output", 0)
     # The stream does not name thoughts, but its total includes them.
-    thought = total - known if isinstance(total, int) else 0
+    thought = (integer_at(stats, "total_tokens") or 0) - known
     return _counted(tokens, max(thought, 0), model)
 
 
@@ -169,8 +169,7 @@ def _model(turns: list[GeminiTurn], main: Session | None) -> str | None:
     for turn in turns:
         stats = turn.result.stats if turn.result is not None else {}
         for name, share in object_at(stats, "models").items():
-            total = value_at(share, "total_tokens")
-            shares[name] = shares.get(name, 0) + (total if isinstance(total, int) else 0)
+            shares[name] = shares.get(name, 0) + (integer_at(share, "total_tokens") or 0)
     return max(shares, key=lambda name: shares[name]) if shares else asked
 
 

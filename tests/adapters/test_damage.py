@@ -1,4 +1,4 @@
-"""Codex and Gemini CLI: whatever stands in a stream or a session file, reading it never breaks."""
+"""Whatever stands in a stream or a session file, reading it never breaks."""
 
 import json
 import random
@@ -6,9 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from assay import plugins
+from assay.records.capture import AgentInfo, AnyStep, Failure, Usage
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
 from assay.records.spec import PluginRef
 from assay.testing.conformance import load_recording
@@ -16,7 +18,7 @@ from assay.testing.conformance import load_recording
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 FOLDERS = sorted(
     path.parent
-    for agent in ("codex", "gemini")
+    for agent in ("claude", "codex", "gemini", "opencode")
     for path in RECORDINGS.glob(f"{agent}-*/*/end.json")
 )
 JUNK: list[Any] = [
@@ -24,6 +26,9 @@ JUNK: list[Any] = [
     True,
     -1,
     1.5,
+    1e300,
+    10**30,
+    10**400,
     "",
     "ünï\ud83c",
     [],
@@ -77,6 +82,16 @@ def test_damaged_recordings_are_read(folder: Path, tmp_path: Path) -> None:
         )
         reading = adapter.read(made)
         assert len(reading.outputs) == len(turns)
+        # A row with a field of another type could never be read again.
+        for value, kind in (
+            (reading.steps, list[AnyStep]),
+            (reading.usage, Usage | None),
+            (reading.agent, AgentInfo | None),
+            (reading.failure, Failure | None),
+            (reading.session_id, str | None),
+            (reading.outputs, list[str]),
+        ):
+            assert msgspec.json.decode(msgspec.json.encode(value), type=kind) == value
         for turn in made.turns:
             watch = adapter.watch()
             for line in turn.lines():
