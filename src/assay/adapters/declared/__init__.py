@@ -7,7 +7,15 @@ import msgspec
 
 from assay.adapters.declared.mapping import Mapping, Update
 from assay.adapters.files import files_in
-from assay.adapters.reading import ENDED, EventReader, StepBuilder, add_events, integer_at, or_unset
+from assay.adapters.reading import (
+    ENDED,
+    EventReader,
+    StepBuilder,
+    add_events,
+    integer_at,
+    number_at,
+    or_unset,
+)
 from assay.adapters.text import TextTurn, read_text, tell_history
 from assay.errors import InputError
 from assay.plugin import Adapter, Ask, Command, Reading, Watch
@@ -241,8 +249,9 @@ class DeclaredTurn(EventReader):
         return counted or error is not None
 
     def _add_usage(self, mode: str, values: dict[str, Any]) -> None:
-        for name, value in values.items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
+        numbers = {name: number_at(value) for name, value in values.items()}
+        for name, value in numbers.items():
+            if value is None:
                 continue
             if mode == "cumulative":
                 self.cumulative[name] = value
