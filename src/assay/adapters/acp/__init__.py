@@ -196,9 +196,9 @@ class AcpReader(EventReader):
         """The result if there is an explicit one, else the agent's messages."""
         return self._result or self._steps.messages()
 
-    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         if value is None:
-            return super()._odd(value, line)
+            return super()._read_other(value, line)
         self._unknown("(no object)")
         return ()
 

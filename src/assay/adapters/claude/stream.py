@@ -61,13 +61,13 @@ class ClaudeTurn(EventReader):
         messages = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
         return "\n".join(messages or self._plain_lines)
 
-    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         if isinstance(value, list):  # --output-format json --verbose: all events in one array
             self.events.total += len(value) - 1  # feed() has counted the line as one event
             events = [event if isinstance(event, dict) else {} for event in value]
             return [step for event in events for step in self._count(event, line.t_ms)]
         self._plain_lines.append(line.text.decode("utf-8", "replace"))
-        return super()._odd(value, line)
+        return super()._read_other(value, line)
 
     def _read(self, event: dict[str, Any], t_ms: int) -> list[AnyStep]:
         kind = text_at(event, "type")

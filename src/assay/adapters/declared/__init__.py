@@ -16,7 +16,7 @@ from assay.adapters.reading import (
     number_at,
     or_unset,
 )
-from assay.adapters.text import TextTurn, read_text, tell_history
+from assay.adapters.text import TextTurn, read_text, render_history
 from assay.errors import InputError
 from assay.plugin import Adapter, Ask, Command, Reading, Watch
 from assay.records.adapter_schema import AdapterSchema, HistoryTemplate
@@ -108,8 +108,8 @@ class DeclaredAdapter(Adapter):
             return ask.text
         template = self.schema.history_template
         if isinstance(template, HistoryTemplate):
-            return tell_history(ask, template.turn_format, template.system)
-        return tell_history(ask, template)
+            return render_history(ask, template.turn_format, template.system)
+        return render_history(ask, template)
 
     def _stdin(self, text: str, ask: Ask) -> str:
         if self.schema.prompt.stdin_format == "text":
@@ -179,10 +179,10 @@ class DeclaredTurn(EventReader):
         messages = (step.content for step in self.steps if isinstance(step, Message))
         return self.result or "\n".join(filter(None, messages))
 
-    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         # A schema may map events that are arrays.
         is_event = isinstance(value, list)
-        return self._count(value, line.t_ms) if is_event else super()._odd(value, line)
+        return self._count(value, line.t_ms) if is_event else super()._read_other(value, line)
 
     def _read(self, event: Any, t_ms: int) -> list[AnyStep]:
         mapping = self.mapping

@@ -36,7 +36,7 @@ from assay.adapters.vendor import (
     add_usage,
     is_too_long,
     mcp_servers,
-    merged,
+    merge_settings,
     parse_commented_json,
     start_failure,
     status_cause,
@@ -72,7 +72,7 @@ class GeminiAdapter(VendorAdapter):
         several = len(recording.turns) > 1
         turns = read_turns(recording, lambda _turn: GeminiTurn())
         for turn in turns:
-            turn.settle()
+            turn.read_whole()
         session_id = last_session(turns)
         sessions = read_sessions(recording.kept)
         main = sessions.pop(session_id or "", None)
@@ -221,10 +221,12 @@ def gemini_command(options: VendorOptions, ask: Ask) -> Command:
     if ask.home is not None:
         settings["security"] = {"auth": {"selectedType": _auth_type(ask)}}
     else:
-        settings = merged(_users_settings(), settings)
+        settings = merge_settings(_users_settings(), settings)
         # Without this it takes a base URL for a gateway, and refuses to start.
         if all(os.environ.get(name) for name in ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL")):
-            settings = merged({"security": {"auth": {"selectedType": "gemini-api-key"}}}, settings)
+            settings = merge_settings(
+                {"security": {"auth": {"selectedType": "gemini-api-key"}}}, settings
+            )
     chats = f"{'~' if ask.home else home}/.gemini/tmp/*/chats"
     return vendor_command(
         options,

@@ -57,9 +57,9 @@ class OpenCodeTurn(EventReader):
         messages = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
         return "\n".join(messages or self._plain_lines)
 
-    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         self._plain_lines.append(line.text.decode("utf-8", "replace"))
-        return super()._odd(value, line)
+        return super()._read_other(value, line)
 
     def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
         kind = text_at(event, "type")

@@ -21,10 +21,10 @@ import msgspec
 from assay.testing.model.anthropic import WIRE as ANTHROPIC
 from assay.testing.model.chat import WIRE as CHAT
 from assay.testing.model.exchange import (
-    Asked,
     Conversation,
     Event,
     JsonObject,
+    ModelRequest,
     Reply,
     Wire,
     make_reply,
@@ -437,7 +437,7 @@ def answer(incoming: Incoming, player: Player, log: RequestLog, sender: Sender) 
         problem = "the request's body is not a JSON object"
         log.add(_entry(incoming, status=400, served="unknown", problems=(problem,)))
         return sender.send_json(400, wire.error_body(Fault(status=400, message=problem)))
-    conversation = wire.read(Asked(body, incoming.route.model, incoming.route.stream))
+    conversation = wire.read(ModelRequest(body, incoming.route.model, incoming.route.stream))
     # Decoded strings as well as the raw text: JSON escapes quotes and line ends.
     haystack = "\n".join([*strings_in(body), incoming.text])
     choice = player.choose(Question(conversation, haystack, incoming.session))

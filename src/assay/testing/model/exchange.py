@@ -401,7 +401,7 @@ Event = JsonObject | str
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelRequest:
     """A request as it arrived: the parsed body, and what only the URL holds."""
 
     body: JsonObject
@@ -414,7 +414,7 @@ class Wire:
     """One provider's protocol, as pure functions."""
 
     provider: Provider
-    read: Callable[[Asked], Conversation]
+    read: Callable[[ModelRequest], Conversation]
     events: Callable[[Reply], list[Event]]
     whole: Callable[[Reply], JsonObject]
     error_body: Callable[[Fault], JsonObject]
