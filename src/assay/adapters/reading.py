@@ -22,9 +22,13 @@ def parse_line(line: bytes) -> Any:
     try:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _mend(line)
+        return _parse_leniently(line)
     except RecursionError:  # nested too deeply: not worth a second try
         return None
+
+
+_TOO_LARGE = 2**63
+"""A number like this means nothing, and the next sum with it may fail."""
 
 
 def value_at(value: Any, *names: str) -> Any:
@@ -63,7 +67,15 @@ def objects_at(value: Any, *names: str) -> list[dict[str, Any]]:
 def number_at(value: Any, *names: str) -> float | None:
     """The same for a number."""
     found = value_at(value, *names)
-    return float(found) if isinstance(found, int | float) else None
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    return float(found) if abs(found) < _TOO_LARGE else None
+
+
+def integer_at(value: Any, *names: str) -> int | None:
+    """The same for a whole number."""
+    found = value_at(value, *names)
+    return found if isinstance(found, int) and number_at(found) is not None else None
 
 
 def join_texts(parts: list[Any]) -> str | None:
@@ -96,7 +108,9 @@ class EventReader(Watch):
             self.events.oversized += 1
             return ()
         event = parse_line(line.text)
-        return self._count(event, line.t_ms) if isinstance(event, dict) else self._odd(event, line)
+        if isinstance(event, dict):
+            return self._count(event, line.t_ms)
+        return self._read_other(event, line)
 
     def output(self) -> str:
         """The answer, as far as it is known."""
@@ -106,7 +120,7 @@ class EventReader(Watch):
         """Take one event; return the steps it started or changed."""
         raise NotImplementedError
 
-    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         """Take a line that is not a JSON object; value is None when it is not JSON at all."""
         self.events.unparsed += 1
         return ()
@@ -153,7 +167,7 @@ def last_session(readers: Sequence[EventReader]) -> str | None:
     return next((reader.session_id for reader in reversed(readers) if reader.session_id), None)
 
 
-def _mend(line: bytes) -> Any:
+def _parse_leniently(line: bytes) -> Any:
     # The standard library's parser accepts what msgspec refuses; plain text is not worth a try.
     if not line.lstrip().startswith((b"{", b"[")):
         return None

@@ -214,10 +214,10 @@ def parse_commented_json(text: str, source: str) -> dict[str, Any]:
     return content
 
 
-def merged(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def merge_settings(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """Put settings on top of others; objects are merged, anything else is replaced."""
     both = {
-        name: merged(settings[name], value)
+        name: merge_settings(settings[name], value)
         for name, value in more.items()
         if isinstance(value, dict) and isinstance(settings.get(name), dict)
     }
@@ -262,7 +262,7 @@ def endpoints_of(
     return (*(given or usual), *remote)
 
 
-def spell_variables(text: str, spelling: str) -> str:
+def rewrite_variables(text: str, spelling: str) -> str:
     """Rewrite ${NAME} in another syntax, given with NAME as placeholder; defaults are dropped."""
     return _VARIABLE.sub(lambda match: spelling.replace("NAME", match.group(1)), text)
 

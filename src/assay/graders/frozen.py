@@ -194,7 +194,7 @@ class FrozenFile:
 
 
 type Where = Callable[[Path], str]
-"""Tells where a file is that is what it was."""
+"""Gives the path under which a file is what it was when it was read."""
 SETTINGS = ("package.json", "tsconfig.json", "jsconfig.json")
 """Files of a folder that decide how JavaScript in it is read."""
 
@@ -223,7 +223,7 @@ class FrozenFiles:
         return [file.path for file in self._files]
 
     def use[T](self, function: Callable[[Where], T], twin: Path | None = None) -> T:
-        """Call a function with what tells where the files are that stay what they were.
+        """Call a function with another one that gives the path of each file as it was read.
 
         A twin is a file that is used instead of the first one where it is the same. If a file
         changes during the call, the result does not count, and the next place is taken.

@@ -92,11 +92,11 @@ class PythonFile(PythonCode):
             f"{__name__}:list_used", msgspec.json.encode(self._code).decode()
         )
         try:
-            used = msgspec.json.decode(child.ask(b"?", self.timeout_s), type=Used)
+            used = msgspec.json.decode(child.ask(b"?", self.timeout_s), type=UsedFiles)
         except Interrupted:
             raise
         except AssayError as error:
-            used = Used(error=error.message)
+            used = UsedFiles(error=error.message)
         finally:
             child.close()  # with all that it has started
         if used.error:
@@ -152,8 +152,8 @@ class PythonFile(PythonCode):
         return msgspec.json.encode(PluginRef(name="python", options=options)).decode()
 
     @cached_property
-    def _watch(self) -> "Watch | None":
-        return Watch(self._code) if self._code.since_ns else None
+    def _watch(self) -> "FileWatch | None":
+        return FileWatch(self._code) if self._code.since_ns else None
 
     @cached_property
     def _call(self) -> Callable[[Trial], Any]:
@@ -218,7 +218,7 @@ _NOT_OURS = (
 _CODE = msgspec.json.Decoder(FrozenCode)
 
 
-class Used(msgspec.Struct, kw_only=True):
+class UsedFiles(msgspec.Struct, kw_only=True):
     """What a grader used when it was loaded, or why it could not be."""
 
     modules: dict[str, FrozenModule] = {}
@@ -232,14 +232,16 @@ def list_used(code: str) -> Callable[[bytes], Iterator[bytes]]:
 
     def answer(_lines: bytes) -> Iterator[bytes]:
         known = set(sys.modules)
-        watch = Watch(frozen)
+        watch = FileWatch(frozen)
         try:
             load(frozen)
             modules = _new_modules(known)
-            used = Used(modules=modules, files=_others(watch, modules))
+            used = UsedFiles(modules=modules, files=_others(watch, modules))
         except BaseException as error:  # noqa: BLE001 - a user's code may raise anything
             text = error.message if isinstance(error, AssayError) else str(error)
-            used = Used(error=f"{type(error).__name__}: {text}".encode(errors="replace").decode())
+            used = UsedFiles(
+                error=f"{type(error).__name__}: {text}".encode(errors="replace").decode()
+            )
         yield msgspec.json.encode(used) + b"\n"
 
     return answer
@@ -262,7 +264,7 @@ def _new_modules(known: set[str]) -> dict[str, FrozenModule]:
     return found
 
 
-def _others(watch: "Watch", modules: dict[str, FrozenModule]) -> list[str]:
+def _others(watch: "FileWatch", modules: dict[str, FrozenModule]) -> list[str]:
     """Return the files that were read besides modules; compiled modules are among them."""
     loaded = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
     files = {*watch.read, *(os.path.realpath(file) for file in loaded if file.endswith(".so"))}
@@ -275,7 +277,7 @@ def _is_installed(path: str) -> bool:
     return folder.startswith(_NOT_OURS) or any(part in folder for part in _INSTALLED)
 
 
-class Watch:
+class FileWatch:
     """Notes which files this process opens and which folders it lists, by Python's audit events.
 
     The grader's own folder may be listed: the output of the run may be in it.

@@ -318,7 +318,7 @@ class ServedFunction(_Served):
     def __init__(self, function: str, argument: str) -> None:
         out, answers = os.pipe()
         wake_fd, wake_write_end = os.pipe()
-        self._unwritten = fork.Unwritten.open()
+        self._unwritten = fork.UnwrittenAnswers.open()
         printed = _Printed(shown=True)
         call = Call(
             function=function,
@@ -352,7 +352,7 @@ class ServedFunction(_Served):
 
     def _receive_rest(self) -> None:
         self._receive()
-        rest = fork.Unwritten.read(self._unwritten, self._n_received)
+        rest = fork.UnwrittenAnswers.read(self._unwritten, self._n_received)
         self._received += rest
         self._n_received += len(rest)
         os.close(self._unwritten)

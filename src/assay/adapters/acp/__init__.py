@@ -20,7 +20,18 @@ from assay.adapters.acp.messages import (
     stop_failure,
 )
 from assay.adapters.files import files_in
-from assay.adapters.reading import EventReader, StepBuilder, add_events, parse_line, read_turns
+from assay.adapters.reading import (
+    EventReader,
+    StepBuilder,
+    add_events,
+    list_at,
+    number_at,
+    object_at,
+    parse_line,
+    read_turns,
+    text_at,
+    value_at,
+)
 from assay.errors import InputError
 from assay.plugin import Adapter, Ask, Command, Dialogue, Reading, Watch
 from assay.records.capture import AgentInfo, AnyStep, Failure, Message, Thought, Usage
@@ -122,8 +133,7 @@ class AcpDialogue:
         if not isinstance(number, int) or not ("result" in message or "error" in message):
             return b""
         if number >= FIRST_PROMPT:
-            result = message.get("result")
-            stop = result.get("stopReason") if isinstance(result, dict) else None
+            stop = value_at(message, "result", "stopReason")
             self.over = "error" in message or stop_failure(stop) is not None
             return b""
         handshake = self._handshake
@@ -186,9 +196,9 @@ class AcpReader(EventReader):
         """The result if there is an explicit one, else the agent's messages."""
         return self._result or self._steps.messages()
 
-    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         if value is None:
-            return super()._odd(value, line)
+            return super()._read_other(value, line)
         self._unknown("(no object)")
         return ()
 
@@ -200,21 +210,15 @@ class AcpReader(EventReader):
 
     def _read_message(self, message: dict[str, Any], t_ms: int) -> list[AnyStep] | None:
         """Return the steps of a message; None when its type is unknown."""
-        params = message.get("params")
-        params = params if isinstance(params, dict) else {}
         method = message.get("method")
         if method == "session/update":
-            update = params.get("update")
-            if not isinstance(update, dict):
-                return None
-            if update.get("sessionUpdate") == "usage_update":
-                cost = update.get("cost")
-                if isinstance(cost, dict) and cost.get("currency") == "USD":
-                    self._add_usage({"cost_usd": cost.get("amount")})
+            update = object_at(message, "params", "update")
+            is_usage = update.get("sessionUpdate") == "usage_update"
+            if is_usage and value_at(update, "cost", "currency") == "USD":
+                self._add_usage({"cost_usd": value_at(update, "cost", "amount")})
             return self._steps.take(update, t_ms)
         if method == "session/request_permission":
-            call = params.get("toolCall")
-            step = self._steps.tool(call, t_ms) if isinstance(call, dict) else None
+            step = self._steps.tool(object_at(message, "params", "toolCall"), t_ms)
             return [] if step is None else [step]
         if method is not None:
             return None
@@ -234,30 +238,28 @@ class AcpReader(EventReader):
         if "error" in message:
             self.failure = error_failure("session/prompt", message["error"])
             return True
-        result = message.get("result")
-        return self._stopped(result if isinstance(result, dict) else {})
+        return self._stopped(object_at(message, "result"))
 
     def _stopped(self, result: dict[str, Any]) -> bool:
-        stop = result.get("stopReason")
+        stop = text_at(result, "stopReason")
         self.failure = stop_failure(stop)
-        usage = result.get("usage")
-        if isinstance(usage, dict):
-            self._add_usage({name: usage.get(theirs) for theirs, name in _USAGE.items()})
-        meta = result.get("_meta")
-        ours = meta.get("assay") if isinstance(meta, dict) else None
-        if isinstance(ours, dict):  # from `assay headless`: the protocol has no fields for these
+        usage = object_at(result, "usage")
+        self._add_usage({name: usage.get(theirs) for theirs, name in _USAGE.items()})
+        # From `assay headless`: the protocol has no fields for these.
+        if ours := object_at(result, "_meta", "assay"):
             self._add_usage({"cost_usd": ours.get("costUsd")})
-            self._result = ours["output"] if isinstance(ours.get("output"), str) else None
+            self._result = text_at(ours, "output")
             self.forgets = ours.get("forgetsTurns") is True
         content = result.get("content")
         if isinstance(content, list):  # the reference harness puts the text into the response
             self._result = "\n".join(map(block_text, content))
-        return stop in KNOWN_STOPS or (stop is None and isinstance(content, list))
+        is_missing = result.get("stopReason") is None
+        return stop in KNOWN_STOPS or (is_missing and isinstance(content, list))
 
     def _add_usage(self, values: dict[str, Any]) -> None:
         for name, value in values.items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                self.usage[name] = value
+            if (number := number_at(value)) is not None:
+                self.usage[name] = number if name == "cost_usd" else int(number)
 
 
 def read_recording(request: SessionRequest, recording: Recording, name: str | None) -> Reading:
@@ -289,12 +291,10 @@ def read_recording(request: SessionRequest, recording: Recording, name: str | No
 
 def _kind(message: dict[str, Any]) -> str:
     """Return a name for a message of unknown type."""
-    params = message.get("params")
-    update = params.get("update") if isinstance(params, dict) else None
+    update, result = value_at(message, "params", "update"), object_at(message, "result")
     if message.get("method") == "session/update" and isinstance(update, dict):
         return f"session/update {update.get('sessionUpdate')}"
-    result = message.get("result")
-    if isinstance(result, dict) and "stopReason" in result:
+    if "stopReason" in result:
         return f"stopReason {result['stopReason']}"
     return str(message.get("method") or "(no method)")
 
@@ -329,7 +329,7 @@ class AcpSteps:
 
         A text is returned in the chunks it came in, each with the step id of the whole.
         """
-        kind = update.get("sessionUpdate")
+        kind = text_at(update, "sessionUpdate")
         if kind == "agent_message_chunk":
             return [self._text(Message, update, t_ms)]
         if kind == "agent_thought_chunk":
@@ -339,24 +339,21 @@ class AcpSteps:
             return None if step is None else [step]
         if kind in ("plan", "plan_update"):
             plan = update.get("plan", update)
-            plan = plan if isinstance(plan, dict) else {}
-            entries, text = plan.get("entries"), plan.get("content")
-            listed = entries if isinstance(entries, list) else []
-            return [self._builder.plan(listed, t_ms, text if isinstance(text, str) else None)]
+            return [self._builder.plan(list_at(plan, "entries"), t_ms, text_at(plan, "content"))]
         return [] if kind in _SILENT else None
 
     def tool(self, update: dict[str, Any], t_ms: int) -> AnyStep | None:
         """Start a tool call or merge an update into it; None when it has no id."""
-        call_id = update.get("toolCallId")
-        if not isinstance(call_id, str):
+        call_id = text_at(update, "toolCallId")
+        if call_id is None:
             return None
         call = self._calls.setdefault(call_id, {})
         # An update holds only the fields that changed.
         call |= {name: value for name, value in update.items() if value is not None}
-        status = call.get("status")
+        status = text_at(call, "status")
         return self._builder.tool(
             t_ms,
-            status=status if isinstance(status, str) else None,
+            status=status,
             call_id=call_id,
             name=_name(call),
             input=call.get("rawInput"),

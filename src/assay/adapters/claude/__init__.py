@@ -10,7 +10,16 @@ from msgspec import UNSET
 
 from assay.adapters.claude.stream import ClaudeTurn, refusal_ms
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import list_at, object_at, parse_line, read_turns, text_at
+from assay.adapters.reading import (
+    integer_at,
+    list_at,
+    number_at,
+    object_at,
+    or_unset,
+    parse_line,
+    read_turns,
+    text_at,
+)
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
@@ -123,7 +132,11 @@ class ClaudeAdapter(VendorAdapter):
             turns,
             [step for turn in turns for step in turn.steps],
             usages,
-            agent=("claude", init.get("claude_code_version"), init.get("model") or answered),
+            agent=(
+                "claude",
+                text_at(init, "claude_code_version"),
+                text_at(init, "model") or answered,
+            ),
             failure=failure_of_turn(turns[-1], end, recording.stderr) if turns else None,
             setup=self._setup(turns),
             permission_denials=sum(len(turn.denied) for turn in turns),
@@ -143,7 +156,7 @@ class ClaudeAdapter(VendorAdapter):
             if (listed := _objects(init.get(theirs))) is not None:
                 setup[ours] = [{field: entry.get(field) for field in fields} for entry in listed]
         if "mcpServers" in setup:
-            names = {server["name"] for server in setup["mcpServers"] if server["name"]}
+            names = [server["name"] for server in setup["mcpServers"]]
             missing = [name for name in self._options.mcp if name not in names]
             setup["mcpServers"] += [{"name": name, "status": "missing"} for name in missing]
         if errors := _objects(init.get("plugin_errors")):
@@ -222,7 +235,7 @@ def _failure_of_result(result: dict[str, Any], turn: ClaudeTurn) -> Failure:
 
 
 def _cause(result: dict[str, Any], turn: ClaudeTurn, message: str) -> Cause:
-    subtype, reason = str(result.get("subtype")), result.get("terminal_reason")
+    subtype, reason = str(result.get("subtype")), text_at(result, "terminal_reason")
     if subtype.startswith("error_max") or reason in _LIMITS:
         return Cause.AGENT_LIMIT
     if result.get("stop_reason") == "refusal" or turn.refused:
@@ -284,10 +297,10 @@ def _usage_of_result(result: dict[str, Any], model: str | None) -> Usage | None:
 
 def _of_model(name: str, fields: dict[str, Any]) -> Usage:
     usage = _counted(fields, _BY_MODEL)
-    cost = fields.get("costUSD")
+    cost = number_at(fields, "costUSD")
     # For a model of unknown price the CLI computes a cost at some default price.
-    if isinstance(cost, int | float) and fields.get("costBasis", "list") != "unknown":
-        return msgspec.structs.replace(usage, cost_usd=float(cost), cost_source="reported")
+    if cost is not None and fields.get("costBasis", "list") != "unknown":
+        return msgspec.structs.replace(usage, cost_usd=cost, cost_source="reported")
     return with_cost(name, usage, output_includes_reasoning=True)
 
 
@@ -311,8 +324,7 @@ def _of_session(turn: ClaudeTurn, kept: Path) -> list[Usage]:
 def _counted(fields: dict[str, Any], names: dict[str, str]) -> Usage:
     counts: dict[str, Any] = {}
     for ours, theirs in names.items():
-        value = fields.get(theirs)
-        counts[ours] = value if isinstance(value, int) and not isinstance(value, bool) else UNSET
+        counts[ours] = or_unset(integer_at(fields, theirs))
     if counts.get("reasoning_tokens") == 0:  # the CLI also writes 0 if it does not know
         counts["reasoning_tokens"] = UNSET
     return Usage(**counts)

@@ -11,6 +11,7 @@ from assay.adapters.reading import (
     StepBuilder,
     epoch_ms,
     join_texts,
+    number_at,
     objects_at,
     text_at,
     value_at,
@@ -60,16 +61,16 @@ class ClaudeTurn(EventReader):
         messages = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
         return "\n".join(messages or self._plain_lines)
 
-    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         if isinstance(value, list):  # --output-format json --verbose: all events in one array
             self.events.total += len(value) - 1  # feed() has counted the line as one event
             events = [event if isinstance(event, dict) else {} for event in value]
             return [step for event in events for step in self._count(event, line.t_ms)]
         self._plain_lines.append(line.text.decode("utf-8", "replace"))
-        return super()._odd(value, line)
+        return super()._read_other(value, line)
 
     def _read(self, event: dict[str, Any], t_ms: int) -> list[AnyStep]:
-        kind = event.get("type")
+        kind = text_at(event, "type")
         self.session_id = text_at(event, "session_id") or self.session_id
         if kind == "system":
             self._system(event)
@@ -83,11 +84,11 @@ class ClaudeTurn(EventReader):
         elif kind in ("assistant", "user"):
             return self._message(event, t_ms)
         elif kind not in SILENT_TYPES:
-            self._unknown(kind if isinstance(kind, str) else "(no type)")
+            self._unknown("(no type)" if kind is None else kind)
         return []
 
     def _system(self, event: dict[str, Any]) -> None:
-        subtype = event.get("subtype")
+        subtype = text_at(event, "subtype")
         if subtype == "init":
             self.init = event
         elif subtype == "api_retry":
@@ -117,8 +118,8 @@ class ClaudeTurn(EventReader):
         return [step for block in blocks for step in self._block(block, event, t_ms)]
 
     def _block(self, block: dict[str, Any], event: dict[str, Any], t_ms: int) -> list[AnyStep]:
-        kind = block.get("type")
-        parent = event.get("parent_tool_use_id") or None
+        kind = text_at(block, "type")
+        parent = text_at(event, "parent_tool_use_id") or None
         if kind in CALLS:
             call_id = str(block.get("id"))
             self._asked_ms[call_id] = epoch_ms(event.get("timestamp"))
@@ -131,7 +132,7 @@ class ClaudeTurn(EventReader):
                     parent=parent,
                 )
             ]
-        if isinstance(kind, str) and kind.endswith("tool_result"):
+        if kind is not None and kind.endswith("tool_result"):
             return self._ended(block, event, t_ms, parent)
         if kind in ("text", "thinking"):
             return self._text(block, event, t_ms, parent)
@@ -286,7 +287,4 @@ def exit_code_of(name: str, output: Any, structured: Any, *, failed: bool) -> in
 
 def refusal_ms(retry: dict[str, Any]) -> float | None:
     """Return the pause of an api_retry after too many requests; it is at least what was asked."""
-    delay = retry.get("retry_delay_ms")
-    if retry.get("error_status") not in (429, 529) or not isinstance(delay, int | float):
-        return None
-    return float(delay)
+    return number_at(retry, "retry_delay_ms") if retry.get("error_status") in (429, 529) else None

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from assay.adapters.codex.merge import Family, ids_of, merge_turn
+from assay.adapters.codex.merge import SubAgents, ids_of, merge_turn
 from assay.adapters.codex.rollout import Rollout, Segment, read_rollouts
 from assay.adapters.codex.stream import CodexTurn, Tokens, add_tokens, subtract_tokens, take_tokens
 from assay.adapters.prices import with_cost
@@ -69,12 +69,12 @@ class CodexAdapter(VendorAdapter):
         main = rollouts.pop(session_id or "", None)
         clock = TrialClock(recording)
         segments = assign_segments(turns, main.segments if main else [], clock)
-        family = Family(_descendants(rollouts, session_id), ids_of(main))
+        agents = SubAgents(_descendants(rollouts, session_id), ids_of(main))
         steps: list[AnyStep] = []
         used: list[Tokens | None] = []
         for number, (reader, segment) in enumerate(zip(turns, segments, strict=True), 1):
-            steps += merge_turn(reader, segment, clock, number if several else None, family)
-            used.append(add_tokens([_own_tokens(turns, segments, number - 1), family.spent()]))
+            steps += merge_turn(reader, segment, clock, number if several else None, agents)
+            used.append(add_tokens([_own_tokens(turns, segments, number - 1), agents.spent()]))
         models = [segment.context.get("model") for segment in segments if segment is not None]
         named = [model for model in models if isinstance(model, str)]
         model = named[-1] if named else self._options.model

@@ -37,7 +37,7 @@ from assay.records.capture import AnyStep, Plan, ToolCall
 
 
 @dataclass
-class Family:
+class SubAgents:
     """The rollouts of sub-agents that no call has claimed yet, and the tokens of claimed ones."""
 
     rollouts: dict[str, Rollout]
@@ -63,7 +63,11 @@ def ids_of(rollout: Rollout | None) -> frozenset[str | None]:
 
 
 def merge_turn(
-    turn: CodexTurn, segment: Segment | None, clock: TrialClock, number: int | None, family: Family
+    turn: CodexTurn,
+    segment: Segment | None,
+    clock: TrialClock,
+    number: int | None,
+    agents: SubAgents,
 ) -> list[AnyStep]:
     """Return the steps of one turn: items in the stream's order, and between them the entries
     that only the rollout has, each behind the item it follows there.
@@ -73,7 +77,7 @@ def merge_turn(
     placed: list[tuple[float, int, list[AnyStep]]] = []
     for index, item in enumerate(turn.items):
         entry = found.get(index)
-        placed.append((index, 0, _stream_steps(item, entry, clock, number, family)))
+        placed.append((index, 0, _stream_steps(item, entry, clock, number, agents)))
     # Sort keys: an item has its index; an entry without one follows the last matched item before it
     # in the rollout (index + 0.5), and takes over its time if it has none of its own.
     matched = {id(entry): index for index, entry in found.items()}
@@ -83,7 +87,7 @@ def merge_turn(
             after = max(after, matched[id(entry)])
             at_ms = turn.items[int(after)].begun_ms
         elif _is_missing(entry, turn):
-            placed.append((after + 0.5, order, entry_steps(entry, clock, number, at_ms, family)))
+            placed.append((after + 0.5, order, entry_steps(entry, clock, number, at_ms, agents)))
     placed.sort(key=lambda place: place[:2])
     return [step for _, _, steps in placed for step in steps]
 
@@ -93,7 +97,7 @@ def entry_steps(
     clock: TrialClock,
     turn: int | None,
     default_ms: float,
-    family: Family,
+    agents: SubAgents,
     parent: str | None = None,
 ) -> list[AnyStep]:
     """Make the steps of an entry that only the rollout has."""
@@ -110,18 +114,18 @@ def entry_steps(
     if plan_of(entry) is not None:
         return [plan_step(entry, default_ms if at is None else at, turn, parent)]
     made = call_step(entry, None, clock, turn, default_ms, parent)
-    return [made, *_children(entry, clock, turn, made.timestamp, family)]
+    return [made, *_children(entry, clock, turn, made.timestamp, agents)]
 
 
 def _children(
-    call: Call, clock: TrialClock, turn: int | None, default_ms: float, family: Family
+    call: Call, clock: TrialClock, turn: int | None, default_ms: float, agents: SubAgents
 ) -> Iterable[AnyStep]:
-    for child in family.claim(call):
+    for child in agents.claim(call):
         for segment in child.segments:
             for entry in segment.entries:
-                if child.is_fork and _id_of(entry) in family.seen:
+                if child.is_fork and _id_of(entry) in agents.seen:
                     continue  # a fork starts with a copy of its parent's history
-                yield from entry_steps(entry, clock, turn, default_ms, family, call.call_id)
+                yield from entry_steps(entry, clock, turn, default_ms, agents, call.call_id)
 
 
 def _id_of(entry: Entry) -> str | None:
@@ -129,7 +133,7 @@ def _id_of(entry: Entry) -> str | None:
 
 
 def _stream_steps(
-    item: Item, entry: Entry | None, clock: TrialClock, turn: int | None, family: Family
+    item: Item, entry: Entry | None, clock: TrialClock, turn: int | None, agents: SubAgents
 ) -> list[AnyStep]:
     if isinstance(entry, TextEntry):
         at = clock.at(entry.at_ms)
@@ -145,7 +149,7 @@ def _stream_steps(
     step = call_step(entry, item, clock, turn)
     if entry is None:
         return [step]
-    return [step, *_children(entry, clock, turn, step.timestamp, family)]
+    return [step, *_children(entry, clock, turn, step.timestamp, agents)]
 
 
 def _match(items: list[Item], entries: list[Entry]) -> dict[int, Entry]:

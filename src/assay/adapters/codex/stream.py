@@ -7,7 +7,15 @@ from typing import Any
 
 from msgspec import UNSET
 
-from assay.adapters.reading import EventReader, join_texts, list_at, objects_at, or_unset, text_at
+from assay.adapters.reading import (
+    EventReader,
+    integer_at,
+    join_texts,
+    list_at,
+    objects_at,
+    or_unset,
+    text_at,
+)
 from assay.records.capture import AnyStep, Message, Plan, Thought, ToolCall
 
 TOOLS = frozenset(
@@ -47,7 +55,6 @@ def item_step(item: Item) -> AnyStep:
         content = text_at(item.value, "text") or ""
         return kind(content=content, timestamp=item.begun_ms, turn=turn)
     status, error = _outcome(item)
-    exit_code = item.value.get("exit_code")
     return ToolCall(
         name=tool_name(item),
         status=status,
@@ -58,7 +65,7 @@ def item_step(item: Item) -> AnyStep:
         # Item ids start again at item_0 in each process.
         call_id=item.id if item.turn is None else f"turn{item.turn}-{item.id}",
         error=or_unset(error),
-        exit_code=exit_code if isinstance(exit_code, int) else UNSET,
+        exit_code=or_unset(integer_at(item.value, "exit_code")),
         turn=turn,
     )
 
@@ -159,8 +166,8 @@ def _why(item: Item) -> str:
         return message
     if item.type == "mcp_tool_call" and isinstance(text := mcp_text(value.get("result")), str):
         return text
-    exit_code = value.get("exit_code")
-    return f"exit code {exit_code}" if isinstance(exit_code, int) else "failed"
+    exit_code = integer_at(value, "exit_code")
+    return "failed" if exit_code is None else f"exit code {exit_code}"
 
 
 _RETRY = "Reconnecting"
@@ -305,7 +312,7 @@ def take_tokens(usage: Any) -> Tokens | None:
     """Read the token counts of a usage object."""
     if not isinstance(usage, dict):
         return None
-    return {name: n for name in _TOKENS if isinstance(n := usage.get(name), int)}
+    return {name: n for name in _TOKENS if (n := integer_at(usage, name)) is not None}
 
 
 def subtract_tokens(after: Tokens, before: Tokens | None) -> Tokens:

@@ -7,8 +7,16 @@ import msgspec
 
 from assay.adapters.declared.mapping import Mapping, Update
 from assay.adapters.files import files_in
-from assay.adapters.reading import ENDED, EventReader, StepBuilder, add_events, or_unset
-from assay.adapters.text import TextTurn, read_text, tell_history
+from assay.adapters.reading import (
+    ENDED,
+    EventReader,
+    StepBuilder,
+    add_events,
+    integer_at,
+    number_at,
+    or_unset,
+)
+from assay.adapters.text import TextTurn, read_text, render_history
 from assay.errors import InputError
 from assay.plugin import Adapter, Ask, Command, Reading, Watch
 from assay.records.adapter_schema import AdapterSchema, HistoryTemplate
@@ -100,8 +108,8 @@ class DeclaredAdapter(Adapter):
             return ask.text
         template = self.schema.history_template
         if isinstance(template, HistoryTemplate):
-            return tell_history(ask, template.turn_format, template.system)
-        return tell_history(ask, template)
+            return render_history(ask, template.turn_format, template.system)
+        return render_history(ask, template)
 
     def _stdin(self, text: str, ask: Ask) -> str:
         if self.schema.prompt.stdin_format == "text":
@@ -171,10 +179,10 @@ class DeclaredTurn(EventReader):
         messages = (step.content for step in self.steps if isinstance(step, Message))
         return self.result or "\n".join(filter(None, messages))
 
-    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         # A schema may map events that are arrays.
         is_event = isinstance(value, list)
-        return self._count(value, line.t_ms) if is_event else super()._odd(value, line)
+        return self._count(value, line.t_ms) if is_event else super()._read_other(value, line)
 
     def _read(self, event: Any, t_ms: int) -> list[AnyStep]:
         mapping = self.mapping
@@ -209,7 +217,6 @@ class DeclaredTurn(EventReader):
         # Under a guessed name, a start has no output yet, and a result repeats no input.
         ended = status in ENDED
         error = update.values.get("error")
-        exit_code = update.values.get("exit_code")
         return self._steps.tool(
             t_ms,
             status=status,
@@ -219,7 +226,7 @@ class DeclaredTurn(EventReader):
             input=None if ended and "input" not in update.values else update.tool_input(),
             output=update.tool_output() if ended else update.values.get("output"),
             error=error if isinstance(error, str) and error else None,
-            exit_code=exit_code if isinstance(exit_code, int) else None,
+            exit_code=integer_at(update.values, "exit_code"),
             parent=parent,
         )
 
@@ -242,8 +249,9 @@ class DeclaredTurn(EventReader):
         return counted or error is not None
 
     def _add_usage(self, mode: str, values: dict[str, Any]) -> None:
-        for name, value in values.items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
+        numbers = {name: number_at(value) for name, value in values.items()}
+        for name, value in numbers.items():
+            if value is None:
                 continue
             if mode == "cumulative":
                 self.cumulative[name] = value

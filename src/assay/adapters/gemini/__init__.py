@@ -22,6 +22,7 @@ from assay.adapters.prices import with_cost
 from assay.adapters.reading import (
     TrialClock,
     assign_segments,
+    integer_at,
     last_session,
     object_at,
     parse_line,
@@ -35,7 +36,7 @@ from assay.adapters.vendor import (
     add_usage,
     is_too_long,
     mcp_servers,
-    merged,
+    merge_settings,
     parse_commented_json,
     start_failure,
     status_cause,
@@ -71,7 +72,7 @@ class GeminiAdapter(VendorAdapter):
         several = len(recording.turns) > 1
         turns = read_turns(recording, lambda _turn: GeminiTurn())
         for turn in turns:
-            turn.settle()
+            turn.read_whole()
         session_id = last_session(turns)
         sessions = read_sessions(recording.kept)
         main = sessions.pop(session_id or "", None)
@@ -136,11 +137,10 @@ def _of_stats(stats: Any, model: str | None) -> Usage | None:
     if not isinstance(stats, dict) or not stats.get("total_tokens", stats.get("input_tokens")):
         return None  # an API error: nothing was answered
     names = {"input": "input_tokens", "output": "output_tokens", "cached": "cached"}
-    tokens = {name: n for name, key in names.items() if isinstance(n := stats.get(key), int)}
-    total = stats.get("total_tokens")
+    tokens = {name: n for name, key in names.items() if (n := integer_at(stats, key)) is not None}
     known = tokens.get("input", 0) + tokens.get("output", 0)
     # The stream does not name thoughts, but its total includes them.
-    thought = total - known if isinstance(total, int) else 0
+    thought = (integer_at(stats, "total_tokens") or 0) - known
     return _counted(tokens, max(thought, 0), model)
 
 
@@ -169,8 +169,7 @@ def _model(turns: list[GeminiTurn], main: Session | None) -> str | None:
     for turn in turns:
         stats = turn.result.stats if turn.result is not None else {}
         for name, share in object_at(stats, "models").items():
-            total = value_at(share, "total_tokens")
-            shares[name] = shares.get(name, 0) + (total if isinstance(total, int) else 0)
+            shares[name] = shares.get(name, 0) + (integer_at(share, "total_tokens") or 0)
     return max(shares, key=lambda name: shares[name]) if shares else asked
 
 
@@ -222,10 +221,12 @@ def gemini_command(options: VendorOptions, ask: Ask) -> Command:
     if ask.home is not None:
         settings["security"] = {"auth": {"selectedType": _auth_type(ask)}}
     else:
-        settings = merged(_users_settings(), settings)
+        settings = merge_settings(_users_settings(), settings)
         # Without this it takes a base URL for a gateway, and refuses to start.
         if all(os.environ.get(name) for name in ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL")):
-            settings = merged({"security": {"auth": {"selectedType": "gemini-api-key"}}}, settings)
+            settings = merge_settings(
+                {"security": {"auth": {"selectedType": "gemini-api-key"}}}, settings
+            )
     chats = f"{'~' if ask.home else home}/.gemini/tmp/*/chats"
     return vendor_command(
         options,

@@ -9,6 +9,7 @@ from assay.adapters.gemini.stream import GeminiTurn, Text, Use, todo_step, tool_
 from assay.adapters.reading import (
     TrialClock,
     epoch_ms,
+    integer_at,
     list_at,
     objects_at,
     or_unset,
@@ -108,7 +109,8 @@ def _take_answer(entry: dict[str, Any], session: Session, known: dict[str, Answe
         answer.calls = [call for call in calls if isinstance(call.get("id"), str)]
     tokens = entry.get("tokens")
     if isinstance(tokens, dict):
-        answer.tokens = {name: n for name in _TOKENS if isinstance(n := tokens.get(name), int)}
+        counts = {name: integer_at(tokens, name) for name in _TOKENS}
+        answer.tokens = {name: n for name, n in counts.items() if n is not None}
     answer.model = text_at(entry, "model") or answer.model
 
 

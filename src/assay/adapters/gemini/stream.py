@@ -75,7 +75,7 @@ class GeminiTurn(EventReader):
         last = self.parts[-1] if self.parts else None
         return last.content if isinstance(last, Text) else ""
 
-    def settle(self) -> None:
+    def read_whole(self) -> None:
         """Read a turn without events as one JSON object, as `--output-format json` prints it."""
         if self.events.mapped or not self._not_json:
             return
@@ -95,9 +95,9 @@ class GeminiTurn(EventReader):
         )
         self.ended = True
 
-    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         self._not_json.append(line.text)
-        return super()._odd(value, line)
+        return super()._read_other(value, line)
 
     def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
         kind, at_ms = event.get("type"), epoch_ms(event.get("timestamp"))
@@ -106,7 +106,7 @@ class GeminiTurn(EventReader):
             self.model = text_at(event, "model")
         elif kind == "message" and event.get("role") in ("user", "assistant"):
             if event["role"] == "assistant":
-                return self._say(text_at(event, "content") or "", t_ms, at_ms)
+                return self._add_text(text_at(event, "content") or "", t_ms, at_ms)
         elif kind == "tool_use":
             use = Use(
                 str(event.get("tool_id")),
@@ -116,7 +116,7 @@ class GeminiTurn(EventReader):
                 at_ms,
             )
             self.parts.append(use)
-            return [_live(use)]
+            return [_live_step(use)]
         elif kind == "tool_result":
             return self._end_call(event, t_ms, at_ms)
         elif kind == "error":
@@ -129,7 +129,7 @@ class GeminiTurn(EventReader):
             self._unknown(str(kind) if "type" in event else "no type")
         return ()
 
-    def _say(self, piece: str, t_ms: int, at_ms: float | None) -> Sequence[AnyStep]:
+    def _add_text(self, piece: str, t_ms: int, at_ms: float | None) -> Sequence[AnyStep]:
         if not piece:
             return ()
         last = self.parts[-1] if self.parts else None
@@ -143,12 +143,12 @@ class GeminiTurn(EventReader):
         for part in reversed(self.parts):
             if isinstance(part, Use) and part.id == event.get("tool_id") and part.result is None:
                 part.result, part.result_t_ms, part.result_at_ms = event, t_ms, at_ms
-                return [_live(part)]
+                return [_live_step(part)]
         self._unknown("tool_result")  # no call with this id is open
         return ()
 
 
-def _live(use: Use) -> ToolCall:
+def _live_step(use: Use) -> ToolCall:
     result = use.result
     status = "in_progress"
     if result is not None:

@@ -16,9 +16,9 @@ from assay.adapters.vendor import (
     add_usage,
     login_file,
     mcp_servers,
-    merged,
+    merge_settings,
     parse_commented_json,
-    spell_variables,
+    rewrite_variables,
     start_failure,
     status_cause,
     text_cause,
@@ -169,21 +169,22 @@ def config_text(servers: dict[str, McpServer], users: str = "{}") -> str:
     mcp = {name: _server(server) for name, server in servers.items()}
     config: dict[str, Any] = {"$schema": "https://opencode.ai/config.json", "permission": "allow"}
     config |= {"mcp": mcp} if mcp else {}
-    return msgspec.json.encode(merged(parse_commented_json(users, _CONFIG_NAME), config)).decode()
+    config = merge_settings(parse_commented_json(users, _CONFIG_NAME), config)
+    return msgspec.json.encode(config).decode()
 
 
 def _server(server: McpServer) -> dict[str, Any]:
     """Translate the common format; OpenCode writes ${NAME} as {env:NAME}."""
 
     def translated(values: dict[str, str]) -> dict[str, str]:
-        return {key: spell_variables(value, "{env:NAME}") for key, value in values.items()}
+        return {key: rewrite_variables(value, "{env:NAME}") for key, value in values.items()}
 
     if server.is_remote:
-        url = spell_variables(str(server.url), "{env:NAME}")
+        url = rewrite_variables(str(server.url), "{env:NAME}")
         headers = translated(server.headers)
         return {"type": "remote", "url": url, "enabled": True, "headers": headers}
     words = [str(server.command), *server.args]
-    command = [spell_variables(word, "{env:NAME}") for word in words]
+    command = [rewrite_variables(word, "{env:NAME}") for word in words]
     return {
         "type": "local",
         "command": command,

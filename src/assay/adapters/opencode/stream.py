@@ -3,7 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from assay.adapters.reading import EventReader, StepBuilder, number_at, object_at, text_at, value_at
+from assay.adapters.reading import (
+    EventReader,
+    StepBuilder,
+    integer_at,
+    number_at,
+    object_at,
+    text_at,
+    value_at,
+)
 from assay.records.capture import AnyStep, Message, Usage
 from assay.records.recording import RawLine
 
@@ -49,12 +57,12 @@ class OpenCodeTurn(EventReader):
         messages = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
         return "\n".join(messages or self._plain_lines)
 
-    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         self._plain_lines.append(line.text.decode("utf-8", "replace"))
-        return super()._odd(value, line)
+        return super()._read_other(value, line)
 
     def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
-        kind = event.get("type")
+        kind = text_at(event, "type")
         self.session_id = text_at(event, "sessionID") or self.session_id
         at = number_at(event, "timestamp")
         self.last_ms = self.last_ms if at is None else at
@@ -64,7 +72,7 @@ class OpenCodeTurn(EventReader):
             if self.error.get("name") == "ContextOverflowError":
                 self.overflow = self.error
         elif kind not in _PARTS:
-            self._unknown(kind if isinstance(kind, str) else "(no type)")
+            self._unknown("(no type)" if kind is None else kind)
             return ()
         part = event.get("part")
         return self._part(str(kind), part, t_ms) if isinstance(part, dict) else []
@@ -103,13 +111,13 @@ def usage_of_part(part: dict[str, Any]) -> Usage:
     """
     tokens, cache = object_at(part, "tokens"), object_at(part, "tokens", "cache")
     counts = {
-        "input_tokens": tokens.get("input"),
-        "output_tokens": tokens.get("output"),
-        "reasoning_tokens": tokens.get("reasoning"),
-        "cache_read_tokens": cache.get("read"),
-        "cache_write_tokens": cache.get("write"),
+        "input_tokens": number_at(tokens, "input"),
+        "output_tokens": number_at(tokens, "output"),
+        "reasoning_tokens": number_at(tokens, "reasoning"),
+        "cache_read_tokens": number_at(cache, "read"),
+        "cache_write_tokens": number_at(cache, "write"),
     }
-    known: dict[str, Any] = {k: int(v) for k, v in counts.items() if isinstance(v, int | float)}
+    known: dict[str, Any] = {name: int(n) for name, n in counts.items() if n is not None}
     if (cost := number_at(part, "cost") or 0.0) > 0:
         known |= {"cost_usd": cost, "cost_source": "reported"}
     return Usage(**known)
@@ -155,7 +163,6 @@ class PartReader:
             self.children[call_id] = child
         status = "failed" if error is not None else _STATUS.get(str(state.get("status")), "pending")
         start, end = number_at(state, "time", "start"), number_at(state, "time", "end")
-        code = value_at(state, "metadata", "exit")
         step = self.builder.tool(
             round(t_ms),
             status=status,
@@ -164,7 +171,7 @@ class PartReader:
             input=given,
             output=_output(state, error),
             error=error,
-            exit_code=code if isinstance(code, int) else None,
+            exit_code=integer_at(state, "metadata", "exit"),
             duration=None if start is None or end is None else max(0.0, end - start),
             parent=parent,
         )

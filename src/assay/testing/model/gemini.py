@@ -33,15 +33,15 @@ _STATUSES = {
 _SIGNATURE = "c2NyaXB0ZWQtc2lnbmF0dXJl"
 
 
-def read(asked: ModelRequest) -> Conversation:
+def read(request: ModelRequest) -> Conversation:
     """Read a generateContent request."""
-    body = asked.body
+    body = request.body
     system = body.get("systemInstruction") or body.get("system_instruction") or {}
     config = body.get("generationConfig") or {}
     return Conversation(
         provider="gemini",
-        model=asked.model or "scripted-model",
-        stream=bool(asked.stream),
+        model=request.model or "scripted-model",
+        stream=bool(request.stream),
         items=(*items_of("system", texts_of(system.get("parts"))), *_items(body)),
         tools=tuple(_tools(body)),
         answer_schema=config.get("responseJsonSchema") or config.get("responseSchema"),
