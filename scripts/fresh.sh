@@ -48,9 +48,12 @@ for path in "${folders[@]}" "$HOME/.pyenv" "$HOME/.npmrc" "$HOME/.config/pip"; d
 done
 [ ! -x "$top/.venv/bin/python" ] ||
   keep --ro-bind-try "$("$top/.venv/bin/python" -c 'import sys; print(sys.base_prefix)')"
-for path in "$PIP_CACHE_DIR" "$npm_config_cache" "$ASSAY_TEST_CACHE" "$top"; do
+# The checkout by both of its names if it was reached through a link, and the repository of a worktree.
+real=$(cd "$top" && pwd -P)
+repository=$(git -C "$top" rev-parse --path-format=absolute --git-common-dir 2>/dev/null) || repository=$real
+for path in "$PIP_CACHE_DIR" "$npm_config_cache" "$ASSAY_TEST_CACHE" "$repository" "$top" "$real"; do
   keep --bind "$path"
 done
-keep --ro-bind-try "$(dirname "$top")/shared"
+keep --ro-bind-try "$(dirname "$real")/shared"
 unset TMPDIR XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_RUNTIME_DIR
 bwrap "${words[@]}" --die-with-parent -- "$@"

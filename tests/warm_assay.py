@@ -292,6 +292,7 @@ class Memory:
         self._n_files = _n_files()
         self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._exits: list[tuple[Callable[..., Any], Any, Any]] = []
+        self._really_register, self._really_unregister = atexit.register, atexit.unregister
         atexit.register = self._register  # type: ignore[assignment]
         atexit.unregister = self._unregister
 
@@ -335,15 +336,17 @@ class Memory:
 
     def _register(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         self._exits.append((function, args, options))
-        return function
+        return self._really_register(function, *args, **options)  # a copy may end by itself
 
     def _unregister(self, function: Callable[..., Any]) -> None:
         self._exits = [found for found in self._exits if found[0] != function]
+        self._really_unregister(function)
 
     def run_exit_functions(self) -> None:
         """Call what the command registered for the end of the process, and what assay did."""
         while self._exits:
             function, args, options = self._exits.pop()
+            self._really_unregister(function)
             function(*args, **options)
         served.close_served()
 

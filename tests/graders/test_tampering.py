@@ -16,12 +16,12 @@ print('{"type": "result", "result": "wrong"}', flush=True)
 """
 """Does what its prompt says, which is Python, and always gives the same wrong answer."""
 PYTHON = "def grade(output): return output == 'right'\n"
-PROGRAM = """#!{python}
+PROGRAM = """#!{python} -IS
 import json, sys
 right = json.loads(sys.stdin.readline())["output"] == "right"
 print(json.dumps({{"pass": right, "score": float(right), "reasoning": __file__}}))
 """
-SERVE = """#!{python}
+SERVE = """#!{python} -IS
 import json, sys
 for line in sys.stdin:
     right = json.loads(line)["output"] == "right"
