@@ -63,7 +63,7 @@ def _case(
         inner = f"<skipped message={_name(f'not measured: {reason}')}/>"
     elif not passed:
         kind = "failure"
-        output = _clean(str(entry.get("output") or ""))
+        output = escape_text(_ILLEGAL.sub("�", str(entry.get("output") or "")[:_MOST_TEXT]))
         inner = f"<failure type={_name(cause)} message={_name(why or 'failed')}>{output}</failure>"
     text = f'<testcase classname={_name(where)} name={_name(name)} time="{time_s:.3f}"'
     return kind, time_s, f"{text}>{inner}</testcase>\n" if inner else f"{text}/>\n"
@@ -78,7 +78,3 @@ def _why_ungraded(entry: dict[str, Any]) -> str:
 def _name(text: str) -> str:
     # A parser turns a bare line feed in an attribute into a space.
     return quoteattr(_ILLEGAL.sub("�", text[:_MOST_TEXT]), {"\n": "&#10;", "\r": "&#13;"})
-
-
-def _clean(text: str) -> str:
-    return escape_text(_ILLEGAL.sub("�", text[:_MOST_TEXT]))

@@ -17,7 +17,7 @@ import msgspec
 
 from assay import functions, plugins
 from assay.errors import InputError, UsageError
-from assay.library.engine import Progress, Reader, run_request, tell_errors
+from assay.library.engine import Progress, Reader, run_request, with_errors_sent
 from assay.library.trials import Trial, Trials
 from assay.pipeline.agents import agent_ref, text_agent
 from assay.pipeline.run import RunRequest
@@ -159,7 +159,7 @@ class RunPlan:
         request = partial(self._request, self._path, self._mode)
         # What was overwritten once is continued from now on.
         self._mode = "resume"
-        background = Background(tell_errors(partial(run_request, request)), self._functions)
+        background = Background(with_errors_sent(partial(run_request, request)), self._functions)
         return background, Reader(self._source, self._on_progress)
 
     @property
