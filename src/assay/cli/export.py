@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 import msgspec
@@ -145,17 +145,15 @@ def _export(options: _Options, suffix: str) -> ExportSummary:
         if options.output is not None:
             summary.output = str(options.output)
         with whole_output(options.output, overwrite=options.overwrite) as out:
-            _write(export, out, options.kind, suffix)
+            if options.kind == "table":
+                write_table(
+                    export.write(options.kind, partial(encode_row, suffix=suffix)), out, suffix
+                )
+            else:
+                out.writelines(export.write(options.kind, _line))
             if not summary.written:  # an error here leaves no file behind
                 raise _nothing(summary, options)
     return summary
-
-
-def _write(export: Export, out: BinaryIO, kind: Format, suffix: str) -> None:
-    if kind == "table":
-        write_table(export.write(kind, partial(encode_row, suffix=suffix)), out, suffix)
-    else:
-        out.writelines(export.write(kind, _line))
 
 
 def _line(example: Example) -> bytes:

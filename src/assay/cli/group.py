@@ -93,11 +93,17 @@ def cli() -> None:
 
 def run_command(args: list[str]) -> int:
     """Run one command line and return its exit code."""
-    _catch_signals()
+    for number in ENDING_SIGNALS:
+        # One that is ignored stays so: nohup ignores SIGHUP.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     try:
         code = cli.main(args, prog_name="assay", standalone_mode=False)
     except click.ClickException as error:
-        _show(error)
+        said = io.StringIO()
+        error.show(said)
+        for line in said.getvalue().splitlines():
+            _print_error(line)
         return 2 if isinstance(error, click.UsageError) else 1
     except (KeyboardInterrupt, click.Abort, Interrupted):
         _print_error(f"Interrupted. {_how_to_go_on(args)}")
@@ -111,14 +117,6 @@ def run_command(args: list[str]) -> int:
             raise
         return _report(error)
     return code if isinstance(code, int) else 0
-
-
-def _show(error: click.ClickException) -> None:
-    """Print what click says of a wrong command line, folded on a terminal."""
-    said = io.StringIO()
-    error.show(said)
-    for line in said.getvalue().splitlines():
-        _print_error(line)
 
 
 def _how_to_go_on(args: list[str]) -> str:
@@ -157,13 +155,6 @@ def _report(error: AssayError | OSError | RuntimeError) -> int:
     else:
         raise error
     return 1
-
-
-def _catch_signals() -> None:
-    for number in ENDING_SIGNALS:
-        # One that is ignored stays so: nohup ignores SIGHUP.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
 
 
 def _has_current_folder() -> bool:

@@ -257,14 +257,12 @@ def echo_folded(text: str, *, err: bool = False) -> None:
     """Print a line: folded on a terminal, whole in a pipe or a file."""
     stream = sys.stderr if err else sys.stdout
     if stream is not None and stream.isatty():
-        text = "\n".join(folded(line, _window_width()) for line in text.split("\n"))
+        import shutil
+
+        text = "\n".join(
+            folded(line, shutil.get_terminal_size().columns) for line in text.split("\n")
+        )
     click.echo(text, err=err)
-
-
-def _window_width() -> int:
-    import shutil  # late: it takes 2 ms, and most commands print to a pipe or short lines
-
-    return shutil.get_terminal_size().columns
 
 
 def note_unmasked() -> None:

@@ -18,7 +18,7 @@ import msgspec
 from assay import functions, plugins
 from assay.errors import InputError, UsageError
 from assay.library.trials import Trials
-from assay.library.worker import Progress, Reader, execute_request, tell_errors
+from assay.library.worker import Progress, Reader, execute_request, with_errors_sent
 from assay.pipeline.agents import agent_ref, text_agent
 from assay.pipeline.run import RunRequest
 from assay.plugin import PromptRow
@@ -160,7 +160,9 @@ class RunPlan:
         request = partial(self._request, self._path, self._mode)
         # What was overwritten once is continued from now on.
         self._mode = "resume"
-        background = Background(tell_errors(partial(execute_request, request)), self._functions)
+        background = Background(
+            with_errors_sent(partial(execute_request, request)), self._functions
+        )
         return background, Reader(self._source, self._on_progress)
 
     @property

@@ -43,7 +43,7 @@ from assay_arc.benchmark import run_tools
 from assay_arc.cards import RESULTS
 from assay_arc.catalog import GameInfo, choose_from, choose_games, list_games
 from assay_arc.commands.shared import Place, need_toolkit, open_place, place_options
-from assay_arc.log import Shows
+from assay_arc.log import DisplayOptions
 from assay_arc.online import (
     BASE_URL,
     KEY_NAME,
@@ -418,7 +418,7 @@ def new_run(
         model=str(agent.options.get("model") or "unknown"),
         mcp_servers=["arc"] if options.mcp else [],
     )
-    shows = Shows(image=options.image, grid=options.grid, diff=options.diff)
+    shows = DisplayOptions(image=options.image, grid=options.grid, diff=options.diff)
     confinement = {
         "sandbox": options.sandbox,
         "container": options.container,
