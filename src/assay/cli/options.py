@@ -20,6 +20,7 @@ from assay.cli.parameters import (
     concurrency_option,
     container_option,
     cpus_option,
+    env_option,
     filter_option,
     isolate_option,
     memory_option,
@@ -31,6 +32,7 @@ from assay.cli.parameters import (
     rate_option,
     retries_option,
     sandbox_option,
+    stall_option,
 )
 from assay.pipeline import agents
 from assay.pipeline.run import DEFAULT_TIMEOUT_S, RunRequest, arm_request
@@ -304,12 +306,7 @@ run_options: list[Decorator] = [
         metavar="MS",
         help="Time limit for all turns of a trial together, in milliseconds. Default: none.",
     ),
-    click.option(
-        "--stall",
-        type=Number(min=0, min_open=True),
-        metavar="SECONDS",
-        help="Kill an agent that prints nothing for this many seconds. Default: never.",
-    ),
+    stall_option,
     concurrency_option("Run up to N trials at once. Default: 1."),
     retries_option,
     click.option(
@@ -328,14 +325,7 @@ run_options: list[Decorator] = [
     ),
     isolate_option,
     *confinement_options,
-    click.option(
-        "--env",
-        "env_names",
-        multiple=True,
-        metavar="NAME",
-        help="If agents are isolated, in a sandbox or in a container, pass this environment "
-        "variable to them. May be repeated.",
-    ),
+    env_option,
     filter_option("Run only matching prompts, by id, metadata or tags (tags=NAME)"),
     click.option(
         "--limit",

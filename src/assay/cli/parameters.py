@@ -294,3 +294,17 @@ isolate_option: Decorator = click.option(
     help="Give each trial its own HOME and hide your environment variables, except those the "
     "adapter declares and --env names.",
 )
+env_option: Decorator = click.option(
+    "--env",
+    "env_names",
+    multiple=True,
+    metavar="NAME",
+    help="If agents are isolated, in a sandbox or in a container, pass this environment variable "
+    "to them. May be repeated.",
+)
+stall_option: Decorator = click.option(
+    "--stall",
+    type=Number(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Kill an agent that prints nothing for this many seconds. Default: never.",
+)

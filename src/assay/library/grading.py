@@ -6,7 +6,7 @@ from typing import Any
 
 from assay import functions
 from assay.errors import UsageError
-from assay.library.run import Grader, Run, resolve_grader
+from assay.library.run import Grader, Run, grader_list, resolve_grader
 from assay.library.trials import Trials, read
 from assay.library.worker import compute
 from assay.pipeline.grade import GradeRequest, execute, plan
@@ -35,10 +35,7 @@ def grade(
         jobs: How many trials are graded at once.
         grader_timeout_s: Time limit for grading one trial.
     """
-    if isinstance(graders, str | PathLike) or callable(graders):
-        msg = "graders is a list, also where there is one grader"
-        raise UsageError(msg, hint=f"give graders=[{graders!r}]")
-    given = list(graders)
+    given = grader_list(graders)
     if not given:
         msg = "there is no grader"
         raise UsageError(msg, hint='give at least one, as in graders=["contains"]')

@@ -93,11 +93,8 @@ class RunPlan:
         options: Mapping[str, Any],
     ) -> None:
         _check(options)
-        if isinstance(graders, str | PathLike) or callable(graders):
-            msg = "graders is a list, also where there is one grader"
-            raise UsageError(msg, hint=f"give graders=[{graders!r}]")
         self._agent = agent
-        self._graders = list(graders)
+        self._graders = grader_list(graders)
         given = [*([agent] if callable(agent) else []), *filter(callable, self._graders)]
         self._functions = functions.by_key(given)
         self._on_progress = on_progress
@@ -371,6 +368,14 @@ def resolve_agent(agent: Agent) -> str | PluginRef:
         command = [value] if isinstance(value, str) else list(value)
         return PluginRef(name="acp", options={"command": command})
     return text_agent(ways[0], value)
+
+
+def grader_list(graders: Iterable[Grader]) -> list[Grader]:
+    """Return the graders; refuse a single one that is not in a list."""
+    if isinstance(graders, str | PathLike) or callable(graders):
+        msg = "graders is a list, also where there is one grader"
+        raise UsageError(msg, hint=f"give graders=[{graders!r}]")
+    return list(graders)
 
 
 def resolve_grader(grader: Grader, timeout_s: float) -> PluginRef:

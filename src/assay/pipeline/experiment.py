@@ -398,7 +398,7 @@ def with_treatment(
 
 def _experiment(common: Arm, arms: Mapping[str, Arm], values: Mapping[str, Any]) -> Experiment:
     """Return an experiment whose first arm is the control."""
-    shared = {field: getattr(common, field) for field in Arm.__struct_fields__}
+    shared = msgspec.structs.asdict(common)
     return Experiment(arms=dict(arms), control=next(iter(arms)), **shared, **values)
 
 

@@ -383,7 +383,7 @@ def place(
     )
     return PlannedArm(
         **{
-            **{name: getattr(prepared, name) for name in PreparedRun.__struct_fields__},
+            **msgspec.structs.asdict(prepared),
             "request": request,
             "row_settings": row_settings,
             "notes": tuple(notes),

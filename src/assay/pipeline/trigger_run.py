@@ -34,6 +34,7 @@ from assay.records.files import hash_folder, replaced_file
 from assay.records.reports import TriggerReport
 from assay.records.spec import PluginRef
 from assay.records.text import counted_noun, visible_line
+from assay.report.comparison import flip_lines, verdict_lines
 
 ASK_TIMEOUT_S = 600.0
 _CURRENT, _CANDIDATE = "current", "candidate"
@@ -207,7 +208,6 @@ class TriggerExperiment:
     def _judged(self, report: TriggerReport) -> TriggerReport:
         """Add the paired verdict on the two versions, for each agent."""
         from assay.compare.report import CompareOptions, compare, load_runs  # late: numpy
-        from assay.report.comparison import flip_lines, verdict_lines
 
         options = CompareOptions(margin=self._request.margin, seed=self._request.seed)
         verdicts: list[dict[str, Any]] = []

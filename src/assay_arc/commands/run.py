@@ -25,12 +25,14 @@ from assay.cli.parameters import (
     Decorator,
     WithSandbox,
     concurrency_option,
+    env_option,
     help_option,
     isolate_option,
     model_option,
     progress_option,
     rate_option,
     retries_option,
+    stall_option,
 )
 from assay.cli.progress import Progress
 from assay.errors import Interrupted
@@ -67,9 +69,6 @@ from assay_arc.store import (
     write_json,
 )
 from assay_arc.world import NOT_OFFERED
-
-positive = click.FloatRange(min=0, min_open=True)
-
 
 ablation_options: list[Decorator] = [
     click.option(
@@ -210,26 +209,14 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "-t",
     "--timeout",
-    type=positive,
+    type=click.FloatRange(min=0, min_open=True),
     metavar="MS",
     help="Time limit for a game, in milliseconds. Default: 1800000 (30 minutes).",
 )
-@click.option(
-    "--stall",
-    type=positive,
-    metavar="SECONDS",
-    help="Kill an agent that prints nothing for this many seconds. Default: never.",
-)
+@stall_option
 @isolate_option
 @with_options(confinement_options)
-@click.option(
-    "--env",
-    "env_names",
-    multiple=True,
-    metavar="NAME",
-    help="If agents are isolated, in a sandbox or in a container, pass this environment variable "
-    "to them. May be repeated.",
-)
+@env_option
 @retries_option
 @click.option(
     "--max-cost",
