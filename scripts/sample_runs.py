@@ -116,7 +116,7 @@ def _told(agent: str, passed: bool, steps: list[dict[str, Any]]) -> dict[str, An
     grade = {"pass": passed, "score": float(passed), "reasoning": said}
     row |= {
         "id": "cart-total",
-        "input": "The test `test_total` fails. Find out why and mend the cause, not the test.",
+        "input": "The test `test_total` fails. Find out why and fix the cause, not the test.",
         "output": steps[-1]["content"],
         "trajectory": steps,
         "score": grade,

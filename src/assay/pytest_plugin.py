@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import assay
+
 if TYPE_CHECKING:
     from assay.library.evaluation import Evaluation
     from assay.library.run import Run
@@ -68,20 +70,14 @@ class Assay:
 
     def read(self, path: Any) -> Any:
         """As assay.read."""
-        import assay
-
         return assay.read(path)
 
     def grade(self, rows: Any, graders: Any, **options: Any) -> Any:
         """As assay.grade."""
-        import assay
-
         return assay.grade(rows, graders, **options)
 
     def compare(self, *runs: Any, **options: Any) -> Any:
         """As assay.compare."""
-        import assay
-
         return assay.compare(*runs, **options)
 
     @property
@@ -142,8 +138,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _run(budget: _Budget, prompts: Any, agent: Any, options: dict[str, Any]) -> "Run":
-    import assay
-
     left = budget.left
     if left is not None:
         options["max_cost"] = min(left, options.get("max_cost", left))
@@ -162,7 +156,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
 
 def _evaluate(item: pytest.Function, marker: pytest.Mark) -> None:
     """Run the evaluation of a test; fail, or say that it is undecided."""
-    from assay.errors import AssayError
     from assay.library.evaluation import Gate, evaluate
 
     names = ("prompts", "agent")
@@ -181,7 +174,7 @@ def _evaluate(item: pytest.Function, marker: pytest.Mark) -> None:
     try:
         run = _run(budget, prompts, agent, options).to(output)
         evaluation, trials = evaluate(run, gate, options.get("k"))
-    except AssayError as error:
+    except assay.AssayError as error:
         problem = f"{error.message}\n  {error.hint}" if error.hint else error.message
     if problem:  # not above: pytest would show both errors
         pytest.fail(problem, pytrace=False)

@@ -25,7 +25,7 @@ from assay.plugin import (
 )
 from assay_arc import GameProblem
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games, pick_game
-from assay_arc.log import Limits, Shows
+from assay_arc.log import DisplayOptions, Limits
 from assay_arc.online import read_online_run
 from assay_arc.world import GameWorld, hide_process, write_launchers
 
@@ -113,7 +113,7 @@ class ArcBenchmark(Benchmark):
             world.log_name = log_name
             offers = plugins.adapter(spec.agent).offers_mcp_servers
             world.must_offer_tools = self.mcp and offers
-            if self._shows != Shows():
+            if self._shows != DisplayOptions():
                 world.show_only(self._shows)
             if self.online is not None:
                 run = read_online_run(self.online)
@@ -135,13 +135,13 @@ class ArcBenchmark(Benchmark):
         return Limits(max_steps=self.max_steps, max_resets=self.max_resets)
 
     @property
-    def _shows(self) -> Shows:
-        return Shows(image=self.image, grid=self.grid, diff=self.diff)
+    def _shows(self) -> DisplayOptions:
+        return DisplayOptions(image=self.image, grid=self.grid, diff=self.diff)
 
     def _ablation(self) -> dict[str, Any]:
         """What is part of a trial's identity where it is not the default."""
         tools = run_tools(self._shows, memory_file=self.memory_file)
-        return {} if tools == run_tools(Shows(), memory_file=False) else {"tools": tools}
+        return {} if tools == run_tools(DisplayOptions(), memory_file=False) else {"tools": tools}
 
     @property
     def _folder(self) -> Path:
@@ -197,7 +197,7 @@ keeps its own record: what you say about the result counts for nothing, only wha
 look for the game's files or source; play it."""
 
 
-EVERYTHING = Shows()
+EVERYTHING = DisplayOptions()
 
 MEMORY = """\
 Keep notes in the file NOTES.md of your working folder: what you have found out about the game, \
@@ -215,12 +215,12 @@ END_LOOK = END.replace(
 )
 
 
-def run_tools(shows: Shows, *, memory_file: bool) -> list[str]:
+def run_tools(shows: DisplayOptions, *, memory_file: bool) -> list[str]:
     """What a player is given, by name: what a run is known by in comparisons."""
     return [*shows.names, *(["memory"] if memory_file else [])]
 
 
-def player_prompt(limits: Limits, *, mcp: bool = True, shows: Shows = EVERYTHING) -> str:
+def player_prompt(limits: Limits, *, mcp: bool = True, shows: DisplayOptions = EVERYTHING) -> str:
     """Write the prompt, which is the same for every game."""
     budgets = [
         f"{n} {what}"

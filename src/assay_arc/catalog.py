@@ -1,7 +1,6 @@
 """Finds games: those of the package and those in a user's environment_files."""
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
@@ -10,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from assay.errors import UsageError
+from assay.records.files import replaced_file
 from assay_arc import GameProblem
 
 MAX_METADATA_BYTES = 1024 * 1024
@@ -241,7 +241,10 @@ def level_counts(
     unknown = [info for info in games if info.source_sha256 not in known]
     if unknown and probe is not None:
         known.update(probe(unknown))
-        _write_cache(cache, known)
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed into place: another command may read or write the cache at the same time.
+        with replaced_file(cache) as file:
+            file.write(msgspec.json.encode(dict(sorted(known.items()))))
     return {info.game_id: known.get(info.source_sha256) for info in games}
 
 
@@ -251,11 +254,3 @@ def _read_cache(path: Path) -> dict[str, int | None]:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, int | None])
     except (OSError, msgspec.DecodeError):
         return {}
-
-
-def _write_cache(path: Path, known: Mapping[str, int | None]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Renamed into place: another command may read or write the cache at the same time.
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary.write_bytes(msgspec.json.encode(dict(sorted(known.items()))))
-    temporary.replace(path)

@@ -13,6 +13,8 @@ import msgspec
 from assay_arc.log import Event, GameLog
 from assay_arc.scoring import OFFICIAL, GameResult, score_game
 
+MOST_POINTS = 400
+
 
 class StepTime(msgspec.Struct):
     """When the agent did a step, in ms from its own start, and what it said."""
@@ -142,14 +144,7 @@ def mean_curve(
             if trials
         ]
         curve.append((x, sum(games) / len(games) if games else 0.0))
-    return _thinned(curve)
-
-
-MOST_POINTS = 400
-
-
-def _thinned(curve: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Keep the points at which the score changes, and the last; at most MOST_POINTS of them."""
+    # The points at which the score changes, and the last; at most MOST_POINTS of them.
     kept = [p for i, p in enumerate(curve) if i == 0 or p[1] != curve[i - 1][1]]
     if kept[-1] != curve[-1]:
         kept.append(curve[-1])

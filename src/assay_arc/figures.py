@@ -30,7 +30,7 @@ def part_of_card(card: Scorecard, game_ids: Sequence[str]) -> Scorecard:
 
 def efficiency(games: Sequence[GameRow]) -> tuple[int, int, float | None]:
     """Actions on the completed levels of each best play, those of a person, and their ratio."""
-    pairs = [pair for game in games for pair in game.best.taken_and_usual]
+    pairs = [pair for game in games for pair in game.best.actions_and_baselines]
     taken, usual = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
     return taken, usual, taken / usual if usual else None
 

@@ -46,7 +46,7 @@ class RecordingSource(msgspec.Struct, frozen=True, kw_only=True):
     games: Mapping[str, KnownGame]
 
 
-class _Found(msgspec.Struct, frozen=True, kw_only=True):
+class _FoundRecording(msgspec.Struct, frozen=True, kw_only=True):
     path: Path
     recorded: RecordedGame
     game: KnownGame
@@ -94,8 +94,8 @@ def import_recordings(source: RecordingSource, store: Store, host: Machine) -> I
     return ImportedRun(run=run, card=card, warnings=warnings)
 
 
-def _read(source: RecordingSource) -> list[_Found]:
-    found: list[_Found] = []
+def _read(source: RecordingSource) -> list[_FoundRecording]:
+    found: list[_FoundRecording] = []
     for path in source.files:
         if not path.is_file():
             msg = f"Recording not found: {path}"
@@ -116,11 +116,13 @@ def _read(source: RecordingSource) -> list[_Found]:
         if any(one.sha256 == digest for one in found):
             msg = f"{path}: the same recording was given twice"
             raise ResultProblem(msg)
-        found.append(_Found(path=path, recorded=recorded, game=game, trial=trial, sha256=digest))
+        found.append(
+            _FoundRecording(path=path, recorded=recorded, game=game, trial=trial, sha256=digest)
+        )
     return found
 
 
-def _replay(found: Sequence[_Found], staging: Path, seed: int, host: Machine) -> int:
+def _replay(found: Sequence[_FoundRecording], staging: Path, seed: int, host: Machine) -> int:
     """Play all of them again, keeping a copy of each; return how many had no frames."""
     (staging / LOGS).mkdir()
     (staging / RECORDINGS).mkdir()
@@ -140,13 +142,16 @@ def _replay(found: Sequence[_Found], staging: Path, seed: int, host: Machine) ->
     return sum(replay.note is not None for replay in replays)
 
 
-def _played(staging: Path, one: _Found) -> PlayedTrial:
+def _played(staging: Path, one: _FoundRecording) -> PlayedTrial:
     played = played_from_log(staging, one.log, one.trial, AgentEffort(), REPLAYED)
     return msgspec.structs.replace(played, title=one.game.title, tags=one.game.tags)
 
 
 def _meta(
-    source: RecordingSource, found: Sequence[_Found], played: Sequence[PlayedTrial], run_id: str
+    source: RecordingSource,
+    found: Sequence[_FoundRecording],
+    played: Sequence[PlayedTrial],
+    run_id: str,
 ) -> RunMeta:
     games = {one.game.game_id: one.game for one in found}
     return RunMeta(

@@ -18,7 +18,7 @@ from assay_arc import ResultProblem
 from assay_arc.cards import LOGS, PLAYED, PlayedTrial, played_from_log, write_scores
 from assay_arc.catalog import GameInfo
 from assay_arc.effort import AgentEffort
-from assay_arc.log import GameLog, Header, StopReason, read_log
+from assay_arc.log import GameLog, Header, StopReason, read_log, sync_folder
 from assay_arc.replay import check_logs
 from assay_arc.scoring import GameResult, LevelResult, PlayResult, derive_result
 from assay_arc.store import (
@@ -101,7 +101,7 @@ class ImportSource(msgspec.Struct, frozen=True, kw_only=True):
     """By id, and by id without version."""
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
+class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
     """What all games of a run together took, where it is not known of each."""
 
     cost_usd: float | None = None
@@ -114,10 +114,10 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     data: bytes
-    spent: Spent
+    spent: RunUsage
 
 
-class _Checked(msgspec.Struct, frozen=True, kw_only=True):
+class _CheckedResult(msgspec.Struct, frozen=True, kw_only=True):
     """A result that is in order."""
 
     source: ImportSource
@@ -171,7 +171,7 @@ def import_results(
     return ImportedRun(run=run, card=card, warnings=warnings)
 
 
-def _check(source: ImportSource, store: Store) -> _Checked:
+def _check(source: ImportSource, store: Store) -> _CheckedResult:
     """Read one result; raise with everything that is wrong with it."""
     data, raw = read_result(source.result)
     claims, errors, warnings = check_result(data, source.harness, source.games)
@@ -182,12 +182,12 @@ def _check(source: ImportSource, store: Store) -> _Checked:
     # Of the content, not of the bytes: other spacing makes no other result.
     content = hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
     _refuse_duplicate(content, source.harness, store)
-    return _Checked(
+    return _CheckedResult(
         source=source, data=data, raw=raw, claims=claims, content=content, warnings=warnings
     )
 
 
-def _check_repeats(checked: Sequence[_Checked]) -> None:
+def _check_repeats(checked: Sequence[_CheckedResult]) -> None:
     """Refuse results that cannot be trials of the same games."""
     first = checked[0]
     for number, one in enumerate(checked[1:], 2):
@@ -203,7 +203,7 @@ def _check_repeats(checked: Sequence[_Checked]) -> None:
             raise ResultProblem(msg, hint="results of different models are different runs")
 
 
-def _all_digests(checked: Sequence[_Checked]) -> dict[str, str]:
+def _all_digests(checked: Sequence[_CheckedResult]) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, one in enumerate(checked, 1):
         for game_id, digest in _session_digests(one.claims, one.source.sessions).items():
@@ -215,7 +215,7 @@ def _all_digests(checked: Sequence[_Checked]) -> dict[str, str]:
 
 
 def _joined_meta(
-    metas: Sequence[RunMeta], checked: Sequence[_Checked], transcripts: Sequence[Transcript]
+    metas: Sequence[RunMeta], checked: Sequence[_CheckedResult], transcripts: Sequence[Transcript]
 ) -> RunMeta:
     """The metadata of all repeats together."""
     meta = metas[0]
@@ -231,7 +231,7 @@ def _joined_meta(
         joined = "".join(sorted(one.content for one in checked))
         meta.content_sha256 = hashlib.sha256(joined.encode()).hexdigest()
     abouts = [one.data["metadata"] for one in checked]
-    told = [Spent(cost_usd=a.get("cost_usd"), tokens=a.get("tokens")) for a in abouts]
+    told = [RunUsage(cost_usd=a.get("cost_usd"), tokens=a.get("tokens")) for a in abouts]
     read = [transcript.spent for transcript in transcripts]
     # What the harness says of itself stands; a transcript says what it leaves out.
     meta.cost_usd = _total(told, "cost_usd") or _total(read, "cost_usd")
@@ -241,7 +241,7 @@ def _joined_meta(
     return meta
 
 
-def _total(spent: Sequence[Spent], name: str) -> Any:
+def _total(spent: Sequence[RunUsage], name: str) -> Any:
     known = [getattr(one, name) for one in spent]
     return sum(known) if known and None not in known else None
 
@@ -251,11 +251,12 @@ def staged_run(parent: Path, run_id: str) -> Iterator[Path]:
     """Yield a folder that is renamed at the end: a run is there whole or not at all."""
     staging = parent / f"{STAGING}{run_id}"
     try:
-        _clear_old(parent)
+        for path in parent.glob(f"{STAGING}*"):  # what killed imports left behind: never a run
+            shutil.rmtree(path, ignore_errors=True)
         staging.mkdir(parents=True)
         yield staging
         staging.rename(parent / run_id)
-        _sync(parent)
+        sync_folder(parent)
     except OSError as error:
         msg = f"cannot store the result: {error}"
         raise OutputError(msg, hint="nothing was imported") from error
@@ -283,7 +284,7 @@ def read_result(path: Path) -> tuple[Any, bytes]:
         raise ResultProblem(msg) from error
 
 
-def _checked_logs(checked: _Checked, target: Path, host: Machine) -> list[SessionLog]:
+def _checked_logs(checked: _CheckedResult, target: Path, host: Machine) -> list[SessionLog]:
     source = checked.source
     if source.sessions is None:
         return []
@@ -296,7 +297,7 @@ def _checked_logs(checked: _Checked, target: Path, host: Machine) -> list[Sessio
     return sessions
 
 
-def _meta(checked: _Checked, sessions: Sequence[SessionLog], run_id: str) -> RunMeta:
+def _meta(checked: _CheckedResult, sessions: Sequence[SessionLog], run_id: str) -> RunMeta:
     data, claims, source = checked.data, checked.claims, checked.source
     about = data["metadata"]
     played = [claim for claim in claims if claim.state != "NOT_PLAYED"]
@@ -342,7 +343,7 @@ def _verdict(
 
 
 def _played(
-    checked: _Checked, sessions: Sequence[SessionLog], staging: Path, trial: int
+    checked: _CheckedResult, sessions: Sequence[SessionLog], staging: Path, trial: int
 ) -> list[PlayedTrial]:
     data = checked.data
     logged = {session.claim.game.game_id: session for session in sessions}
@@ -421,21 +422,6 @@ def _limit(about: dict[str, Any], data: dict[str, Any], name: str) -> int | None
 
 def _text_or(value: Any, fallback: str) -> str:
     return value[:2000] if isinstance(value, str) and value else fallback
-
-
-def _clear_old(parent: Path) -> None:
-    """Remove what killed imports left behind; it never was a run."""
-    if parent.is_dir():
-        for path in parent.glob(f"{STAGING}*"):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def import_logs(

@@ -28,7 +28,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     max_resets: int | None = None
 
 
-class Shows(msgspec.Struct, frozen=True, kw_only=True):
+class DisplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """In which ways a player sees the game; each can be taken away to see what it is worth."""
 
     image: bool = True
@@ -244,10 +244,15 @@ class LogWriter:
         self._path = path
         self._fd = os.open(path, flags, 0o600)
         self._encode = msgspec.json.Encoder().encode
-        self._lock()
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            message = f"{self._path}: another game process is writing this log; wait until it ends"
+            raise LogProblem(message) from None
         self._repair()
         if is_new:  # the name of a new file is on disk only when its folder is synced
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
     def append(self, record: Record) -> None:
         """Write one record and wait until the disk has it."""
@@ -276,14 +281,6 @@ class LogWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._fd)
-            message = f"{self._path}: another game process is writing this log; wait until it ends"
-            raise LogProblem(message) from None
-
     def _repair(self) -> None:
         """Cut the file after its last whole line; a file that is no log is left as it is."""
         # An empty file, and one cut off in its first line, hold a prefix of HEAD.
@@ -308,7 +305,8 @@ class LogWriter:
 _sync_data = getattr(os, "fdatasync", os.fsync)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on disk."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

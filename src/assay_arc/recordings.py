@@ -57,7 +57,7 @@ class _Line(msgspec.Struct):
     data: _Data
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a recording: an action and the game's answer, null where it was not recorded."""
 
     line: int
@@ -76,7 +76,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 class RecordedGame(msgspec.Struct, frozen=True, kw_only=True):
     game_id: str
     guid: str | None
-    answers: tuple[Answered, ...]
+    answers: tuple[RecordedAnswer, ...]
 
 
 def recording_name(log: GameLog, log_sha256: str) -> str:
@@ -118,7 +118,7 @@ def _rows(frame: bytes) -> list[list[int]]:
 
 def read_recording(path: Path) -> RecordedGame:
     """Read a recording; raise LogProblem with the line that is wrong."""
-    answers: list[Answered] = []
+    answers: list[RecordedAnswer] = []
     game_id, guid = "", None
     with path.open("rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), 1):
@@ -139,7 +139,7 @@ def read_recording(path: Path) -> RecordedGame:
     return RecordedGame(game_id=game_id, guid=guid, answers=tuple(answers))
 
 
-def _read_line(path: Path, number: int, line: bytes) -> tuple[_Data, Answered]:
+def _read_line(path: Path, number: int, line: bytes) -> tuple[_Data, RecordedAnswer]:
     where = f"{path}:{number}"
     try:
         record = msgspec.json.decode(line, type=_Line)
@@ -153,7 +153,7 @@ def _read_line(path: Path, number: int, line: bytes) -> tuple[_Data, Answered]:
         message = f"{where}: does not say which action was done, so it cannot be played again"
         raise LogProblem(message)
     place = data.action_input.data or {}
-    return data, Answered(
+    return data, RecordedAnswer(
         line=number,
         at=at,
         action=_action(data.action_input.id, where),
@@ -236,13 +236,13 @@ class Replayer:
     def _is_over(self) -> bool:
         return self._tally.state in ("WIN", "GAME_OVER")
 
-    def _do(self, answered: Answered) -> Observation | None:
+    def _do(self, answered: RecordedAnswer) -> Observation | None:
         # The toolkit resets a game when it makes it, so the first line needs no action.
         if self._seq == 0:
             return self._engine.start()
         return self._engine.act(answered.action, answered.x, answered.y)
 
-    def _record(self, answered: Answered, seen: Observation) -> None:
+    def _record(self, answered: RecordedAnswer, seen: Observation) -> None:
         answer = seen.to_answer()
         self._tally.execute(self._seq, answered.action, answer)
         self._log.append(
@@ -261,7 +261,7 @@ class Replayer:
         self._seq += 1
 
 
-def _difference(answered: Answered, seen: Observation) -> str | None:
+def _difference(answered: RecordedAnswer, seen: Observation) -> str | None:
     """What the recording says otherwise than the engine; what it leaves out is not compared."""
     pairs: list[tuple[str, object, object]] = [
         ("state", answered.state, seen.state),

@@ -119,7 +119,7 @@ def _game_json(game: GameRow) -> dict[str, Any]:
         "level_scores": [s * 100 for s in play.level_scores],
         "level_actions": play.level_actions,
         "level_baselines": play.level_baseline_actions,
-        "efficiency": [taken / usual for taken, usual in play.taken_and_usual],
+        "efficiency": [taken / usual for taken, usual in play.actions_and_baselines],
         "stop_reasons": [trial.stop_reason for trial in game.trials],
         "trials": [
             {"trial": trial.trial, "score": trial.score_percent}

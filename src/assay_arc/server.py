@@ -13,7 +13,7 @@ import msgspec
 
 from assay_arc import ServeProblem
 from assay_arc.catalog import OnlineGame
-from assay_arc.log import Limits, Shows
+from assay_arc.log import DisplayOptions, Limits
 
 MAX_CONNECTIONS = 32
 POLL_S = 0.5
@@ -25,7 +25,17 @@ class Listener:
     def __init__(self, path: Path, answer: Callable[[bytes], tuple[dict[str, Any], bool]]) -> None:
         self._answer = answer
         self._selector = selectors.DefaultSelector()
-        self._server = _bind(path)
+        path.unlink(missing_ok=True)
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # By umask, not chmod: the socket must be private from the moment it exists.
+        before = os.umask(0o177)
+        try:
+            server.bind(str(path))
+        finally:
+            os.umask(before)
+        server.listen(MAX_CONNECTIONS)
+        server.setblocking(False)
+        self._server = server
         self._path = path
         self._selector.register(self._server, selectors.EVENT_READ)
 
@@ -144,20 +154,6 @@ class PlayerConnection:
         self.peer.close()
 
 
-def _bind(path: Path) -> socket.socket:
-    path.unlink(missing_ok=True)
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # By umask, not chmod: the socket must be private from the moment it exists.
-    before = os.umask(0o177)
-    try:
-        server.bind(str(path))
-    finally:
-        os.umask(before)
-    server.listen(MAX_CONNECTIONS)
-    server.setblocking(False)
-    return server
-
-
 def _is_same_user(peer: socket.socket) -> bool:
     """Whether the other side runs as the same user; True where the system cannot tell."""
     if not hasattr(socket, "SO_PEERCRED"):
@@ -185,7 +181,7 @@ class ServeConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     stay_when_orphaned: bool = False
     copy_fd: int | None = None
     """A file that the game process has open besides the log, and writes the same to."""
-    shows: Shows = Shows()
+    shows: DisplayOptions = DisplayOptions()
     online: OnlineGame | None = None
     """Play it on the official server; the folder of the game is not used then."""
 

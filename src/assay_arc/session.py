@@ -10,6 +10,7 @@ from assay_arc import LogProblem
 from assay_arc.engine import Observation, ToolkitEngine
 from assay_arc.log import (
     SIDE,
+    DisplayOptions,
     End,
     Event,
     GameLog,
@@ -18,7 +19,6 @@ from assay_arc.log import (
     LogWriter,
     Outcome,
     Resumed,
-    Shows,
     frames_digest,
 )
 from assay_arc.observe import DIGITS, change_text, frame_png, frames_text, grid_text
@@ -50,7 +50,7 @@ class GameSession:
         # The picture before the last action; None when there is nothing useful to compare with.
         self.before: bytes | None = None
         self.closed = False
-        self.shows = Shows()
+        self.shows = DisplayOptions()
         self._seq = 0
         self._n_shown = 0
         self._done_ids: set[str] = set()
@@ -111,7 +111,9 @@ class GameSession:
             message = f"the game broke on {move.action}; no action was counted"
             self._record("failed", received, message=message, **msgspec.structs.asdict(move))
             return refuse(self, message)
-        self._update(seen)
+        same_level = seen.levels_completed == self.seen.levels_completed and not seen.full_reset
+        self.before = self.seen.frame if same_level else None
+        self.seen = seen
         self._record("executed", received, seen=seen, **msgspec.structs.asdict(move))
         if request.id is not None:
             self._done_ids.add(request.id)
@@ -122,11 +124,6 @@ class GameSession:
         self._n_shown += 1
         if self._n_shown <= MAX_LOGGED_LOOKS:
             self._record("shown", received, message=message)
-
-    def _update(self, seen: Observation) -> None:
-        same_level = seen.levels_completed == self.seen.levels_completed and not seen.full_reset
-        self.before = self.seen.frame if same_level else None
-        self.seen = seen
 
     def _record(self, outcome: Outcome, received: Any, **fields: Any) -> None:
         seen: Observation | None = fields.pop("seen", None)
@@ -277,7 +274,7 @@ def _body(session: GameSession, request: PlayerRequest) -> str:
     actions = f"available: {' '.join(action_names(seen))}"
     if request.op in ("status", "tools", "quit", "close"):
         return actions
-    if session.shows != Shows():
+    if session.shows != DisplayOptions():
         return _partial_body(session, request, actions)
     if request.frames and len(seen.frames) > 1 and before is not None:
         return frames_text(seen.frames, before)

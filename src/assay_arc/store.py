@@ -5,7 +5,6 @@ Layout and fields are those of the reference, arc-agi-benchmarker; fields of our
 import hashlib
 import os
 import shlex
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay.errors import OutputError
+from assay.records.files import replaced_file
 from assay.records.rows import UNREADABLE
 from assay_arc import GameProblem, StoreProblem
 from assay_arc.catalog import BUILT_IN, list_games
@@ -112,7 +112,7 @@ class PlayRow(msgspec.Struct, kw_only=True):
     score_percent: float | None = None
 
     @property
-    def taken_and_usual(self) -> list[tuple[int, int]]:
+    def actions_and_baselines(self) -> list[tuple[int, int]]:
         """Actions and baseline of each completed level that has both."""
         pairs = zip(self.level_actions, self.level_baseline_actions, strict=False)
         done = list(pairs)[: self.levels_completed]
@@ -550,17 +550,10 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Write a file that appears whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o644)  # mkstemp made it private
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with replaced_file(path) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror}"
         raise OutputError(

@@ -28,12 +28,12 @@ from assay_arc.catalog import GameInfo, OnlineGame
 from assay_arc.client import SHOWS, SOCKET, TOKEN, GameConnection, GameGone
 from assay_arc.engine import engine_env
 from assay_arc.log import (
+    DisplayOptions,
     End,
     EndReason,
     GameLog,
     Limits,
     LogWriter,
-    Shows,
     has_header,
     read_log,
 )
@@ -96,7 +96,7 @@ class GameWorld(World):
         self._n_killed = 0
         self._broken: str | None = None
 
-    def show_only(self, shows: Shows) -> None:
+    def show_only(self, shows: DisplayOptions) -> None:
         """Take away some of the ways in which the player sees the game; call it before open."""
         config = msgspec.structs.replace(self._plan.config, shows=shows)
         self._plan = msgspec.structs.replace(self._plan, config=config)

@@ -7,7 +7,7 @@ from shutil import copyfile
 
 import pytest
 
-from assay.adapters.opencode.files import mend_wal
+from assay.adapters.opencode.files import repair_wal
 
 
 @pytest.mark.parametrize("page_size", [512, 4096])
@@ -25,13 +25,13 @@ def test_covered_log_is_read_to_its_end(tmp_path: Path, page_size: int) -> None:
     covered = log.replace(b"secret-key-007", b"[redacted]****")
     assert covered != log
     assert read(copy, covered) < 50
-    assert read(copy, mend_wal(covered)) == 50
-    assert mend_wal(log) == log
+    assert read(copy, repair_wal(covered)) == 50
+    assert repair_wal(log) == log
 
 
 def test_what_is_no_log_stays_as_it_is() -> None:
     for data in (b"", b"x" * 31, b"x" * 500):
-        assert mend_wal(data) == data
+        assert repair_wal(data) == data
 
 
 def read(path: Path, log: bytes) -> int:

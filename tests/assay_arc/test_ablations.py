@@ -12,7 +12,7 @@ from assay_arc.benchmark import ArcBenchmark
 from assay_arc.client import SHOWS
 from assay_arc.client.arc_mcp import tool_list, tool_request
 from assay_arc.commands import command
-from assay_arc.log import Shows
+from assay_arc.log import DisplayOptions
 from assay_arc.store import Store
 
 STORE = ".arc-agi-benchmarks"
@@ -30,7 +30,7 @@ def arc(*words) -> tuple[int, str]:
 
 def answers(game, **shows) -> tuple[str, str, dict]:
     """What the game says to a look and to an action."""
-    game.session.shows = Shows(**shows)
+    game.session.shows = DisplayOptions(**shows)
     look = game.do("look", image=True, grid=True)
     return look["text"], game.do("act", action="ACTION4")["text"], look
 
@@ -75,7 +75,7 @@ def test_without_the_image_none_is_given_and_that_is_said(table):
 
 def test_most_of_a_picture_that_changed_is_no_way_round_the_missing_grid(table, solutions):
     game = table()
-    game.session.shows = Shows(grid=False)
+    game.session.shows = DisplayOptions(grid=False)
     texts = [game.step(step)["text"] for way in solutions["ky01-v1"] for step in way]
     assert not any("grid 64x64" in text or "\ny0" in text for text in texts)
 

@@ -1,6 +1,7 @@
 """The help of every command: its options say what they do, its examples run as they stand."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,6 +102,18 @@ def test_the_help_of_an_option_is_a_sentence_with_its_default(name):
         if default is not None and not option.is_flag and default != "":
             shown = f"{default:g}" if isinstance(default, float) else str(default)
             assert f"Default: {shown}" in text, option.opts
+
+
+@pytest.mark.parametrize("name", ALL, ids=" ".join)
+def test_help_names_only_options_that_the_command_has(name):
+    command = ALL[name]
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    own = {text for option in options for text in (*option.opts, *option.secondary_opts)}
+    texts = [command.help or "", *(option.help or "" for option in options)]
+    for sentence in re.split(r"(?<=[.:;]) ", " ".join(" ".join(texts).split())):
+        # That of another command follows its name.
+        mentioned = re.findall(r"(?<![\w-])--[a-z][a-z-]*", re.split(r"`?assay [a-z]", sentence)[0])
+        assert set(mentioned) <= own, sentence
 
 
 @pytest.mark.parametrize("name", ALL, ids=" ".join)

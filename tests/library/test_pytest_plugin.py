@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy  # noqa: F401 - pytester forgets what its tests import, and numpy is loaded only once
 import pytest
 
 pytest_plugins = ["pytester"]

@@ -11,6 +11,7 @@ from assay.cli.help import examples
 from assay.cli.output import refuse_same_file
 from assay.cli.parameters import Number, debug_option, help_option, quiet_option
 from assay.cli.runs import name_runs, pipes_as_files
+from assay.compare.baseline import Addition, Description, add_build, describe_baseline, prune_builds
 from assay.records.text import counted_noun, visible_line
 
 _FILE = click.Path(path_type=Path)
@@ -73,8 +74,6 @@ def add(runs: tuple[str, ...], baseline: Path, **given: Any) -> None:
         raise click.UsageError(msg)
     for _, path in named:
         refuse_same_file(path, baseline)
-    from assay.pipeline.baseline import add_build  # late: numpy
-
     with pipes_as_files(named) as files:
         for label, path in files:
             added = add_build(baseline, label, path, replace=given["replace"])
@@ -83,7 +82,7 @@ def add(runs: tuple[str, ...], baseline: Path, **given: Any) -> None:
                     click.echo(visible_line(line), err=True)
 
 
-def _added_lines(added: Any, baseline: Path) -> list[str]:
+def _added_lines(added: Addition, baseline: Path) -> list[str]:
     if added.outcome == "known":
         return [f"{added.label} is in {baseline} already; nothing was changed"]
     words = {
@@ -111,8 +110,6 @@ def _added_lines(added: Any, baseline: Path) -> list[str]:
 @help_option
 def show(baseline: Path, **given: Any) -> None:
     """Show what BASELINE was made from, its builds, and whether they still measure the same."""
-    from assay.pipeline.baseline import describe_baseline  # late: numpy
-
     about = describe_baseline(baseline)
     if given["as_json"]:
         click.echo(msgspec.json.format(msgspec.json.encode(about), indent=2).decode())
@@ -121,7 +118,7 @@ def show(baseline: Path, **given: Any) -> None:
         click.echo(visible_line(line))
 
 
-def _shown_lines(about: Any) -> list[str]:
+def _shown_lines(about: Description) -> list[str]:
     setup = ", ".join(f"{name} {value}" for name, value in about.setup.items())
     width = max(len(visible_line(build.label)) for build in about.builds)
     lines = [f"{about.n_prompts} prompts, {about.n_trials} trials, {setup}"]
@@ -166,8 +163,6 @@ def prune(baseline: Path, keep: int | None, days: float | None, **given: Any) ->
     if (keep is None) == (days is None):
         msg = "Give either --keep or --older-than."
         raise click.UsageError(msg)
-    from assay.pipeline.baseline import prune as prune_builds  # late: numpy
-
     older_than = None if days is None else datetime.timedelta(days=days)
     removed = prune_builds(baseline, keep=keep, older_than=older_than)
     if not given["quiet"]:

@@ -1,7 +1,8 @@
 """assay calibrate: check a grader by a sample of failures, or against human labels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +24,23 @@ from assay.cli.parameters import (
     overwrite_option,
     quiet_option,
 )
-from assay.errors import InputError
-from assay.pipeline.sampling import (
+from assay.compare.sampling import (
     FAILURES_DRAWN,
     SHEET_ROWS,
-    Drawn,
+    RowSample,
     draw_failures,
     draw_sheet,
     read_samples,
     rescored,
     sheet_lines,
 )
-from assay.pipeline.stages import grade_all
+from assay.errors import InputError
+from assay.pipeline.grade import grade_all
 from assay.records.reports import LabelReport, SampleReport
-from assay.records.rows import RowFile, open_rows
+from assay.records.rows import Place, RowFile, open_rows
+from assay.records.spec import PluginRef
 from assay.records.text import counted_noun
+from assay.records.trial import Verdict
 from assay.records.trial.files import open_trials
 from assay.report.calibration import label_markdown, sample_markdown
 
@@ -150,10 +153,8 @@ def _sample(rows: RowFile, options: _Options) -> None:
     samples = read_samples(rows, drawn.spots)
     if graders:
         lines = [(rows.place(at), rows.line_at(at)) for at in drawn.spots]
-        graded = grade_all(lines, graders, options.concurrency)
-        samples = [
-            rescored(*pair) for pair in zip(samples, (g.verdict for g in graded), strict=True)
-        ]
+        verdicts = _verdicts(graders, options.concurrency, lines)
+        samples = [rescored(*pair) for pair in zip(samples, verdicts, strict=True)]
     report = SampleReport(
         seed=options.seed,
         failures=drawn.n_rows,
@@ -171,7 +172,13 @@ def _sample(rows: RowFile, options: _Options) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _refuse_ungraded(rows: RowFile, drawn: Drawn) -> None:
+def _verdicts(
+    graders: Sequence[PluginRef], workers: int, lines: Sequence[tuple[Place, bytes]]
+) -> Iterator[Verdict]:
+    return (row.verdict for row in grade_all(lines, graders, workers))
+
+
+def _refuse_ungraded(rows: RowFile, drawn: RowSample) -> None:
     what = "trials" if rows.has_trials else "rows"
     if not drawn.n_graded and drawn.n_ungraded:
         msg = f"{rows.name}: none of the {drawn.n_ungraded} {what} is graded"
@@ -203,11 +210,12 @@ def _export(rows: RowFile, options: _Options) -> None:
 
 
 def _compare(rows: RowFile, options: _Options) -> None:
-    from assay.pipeline.labels import compare_with_labels  # needs numpy, the others do not
+    from assay.compare.labels import compare_with_labels  # needs numpy, the others do not
 
     with open_rows(None if options.labels == DASH else options.labels) as sheet:
         graders = grader_refs(options.graders, options.grader_timeout)
-        report = compare_with_labels(rows, sheet, graders, options.concurrency)
+        grade_again = partial(_verdicts, graders, options.concurrency) if graders else None
+        report = compare_with_labels(rows, sheet, grade_again)
     _write(report, label_markdown, options)
     for warning in report.warnings:
         _note(options, f"note: {warning}")

@@ -19,7 +19,7 @@ class DebugTrace:
     """Prints the trace of trials to stderr, each line with the id of its prompt."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _WatchState] = {}
 
     def started(
         self, spec: TrialSpec, argv: Sequence[str], cwd: str, env_names: Iterable[str]
@@ -32,8 +32,8 @@ class DebugTrace:
     def took(self, spec: TrialSpec, watch: Watch, line: RawLine, steps: Sequence[AnyStep]) -> None:
         before = self._seen.get(spec.folder)
         if before is None or before.watch is not watch:
-            before = _Seen()
-        now = self._seen[spec.folder] = _Seen(watch)
+            before = _WatchState()
+        now = self._seen[spec.folder] = _WatchState(watch)
         if line.text.strip():
             _say(spec, f"{line.t_ms} ms: {_shown(line.text.decode('utf-8', 'replace'))}")
             _say(spec, f"  -> {', '.join(_fate(line, steps, before, now))}")
@@ -45,11 +45,17 @@ class DebugTrace:
         for line in stderr.decode("utf-8", "replace").splitlines():
             _say(spec, f"stderr: {_shown(line)}")
         if watch.events is not None:
-            _say(spec, _counts(watch.events))
+            unknown = ", ".join(
+                f"{visible_line(kind)} x{n}" for kind, n in sorted(watch.events.unknown.items())
+            )
+            parts = [f"{watch.events.mapped} of {watch.events.total} lines were understood"]
+            parts += [f"unmatched: {unknown}"] if unknown else []
+            parts += [f"{watch.events.unparsed} not JSON"] if watch.events.unparsed else []
+            _say(spec, "; ".join(parts))
         _say(spec, f"ended: {_end(end)}; answer: {_shown(answer) or 'none'}")
 
 
-class _Seen:
+class _WatchState:
     """What a watch had found after a line; without a watch, before the first one."""
 
     def __init__(self, watch: Watch | None = None) -> None:
@@ -62,7 +68,9 @@ class _Seen:
         self.result = watch.result if watch is not None else None
 
 
-def _fate(line: RawLine, steps: Sequence[AnyStep], before: _Seen, now: _Seen) -> list[str]:
+def _fate(
+    line: RawLine, steps: Sequence[AnyStep], before: _WatchState, now: _WatchState
+) -> list[str]:
     """Say what became of a line."""
     fate = [_step_text(step) for step in steps]
     if line.oversized:
@@ -91,14 +99,6 @@ def _step_text(step: AnyStep) -> str:
     if isinstance(step, ToolCall):
         return f"tool_call {visible_line(step.name)} ({visible_line(step.status)})"
     return str(step.__struct_config__.tag)
-
-
-def _counts(events: Events) -> str:
-    unknown = ", ".join(f"{visible_line(kind)} x{n}" for kind, n in sorted(events.unknown.items()))
-    parts = [f"{events.mapped} of {events.total} lines were understood"]
-    parts += [f"unmatched: {unknown}"] if unknown else []
-    parts += [f"{events.unparsed} not JSON"] if events.unparsed else []
-    return "; ".join(parts)
 
 
 def _end(end: TurnEnd) -> str:

@@ -43,7 +43,9 @@ def command(folder: Path) -> None:
     """Measure a skill, capture, repeat, compare and play with scripted agents, without keys or
     network.
     """
-    _refuse_others_files(folder)
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / _OURS).is_file():
+        msg = f"{folder} is not empty, and no earlier demo made it"
+        raise InputError(msg, hint="give an empty or new folder with -o")
     prompts, grader = write_starter(folder)
     more = write_prompts(folder / _OURS, PROMPTS + TROUBLE)
     verdict = _experiment(folder)
@@ -114,13 +116,6 @@ def _compare_agents(folder: Path, prompts: Path) -> None:
     _step("", words)
     for verdict in msgspec.json.decode(compared.read_bytes())["verdict"]:
         click.echo(f"  {verdict['words']}")
-
-
-def _refuse_others_files(folder: Path) -> None:
-    """Refuse a folder that has files in it and was not made by an earlier demo."""
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / _OURS).is_file():
-        msg = f"{folder} is not empty, and no earlier demo made it"
-        raise InputError(msg, hint="give an empty or new folder with -o")
 
 
 def _play(folder: Path) -> None:

@@ -11,18 +11,19 @@ import click
 import msgspec
 
 from assay.adapters.vendor import KNOWN, KnownAgent, known_agent
-from assay.cli.agents import look_for
 from assay.cli.help import COLOUR, examples, variables
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.cli.output import echo_raw
 from assay.cli.parameters import debug_option, help_option
 from assay.errors import AssayError
+from assay.pipeline.identity import look_for
 from assay.pipeline.prompts import Setting, make_specs
 from assay.pipeline.stages import capture_attempt
 from assay.records.raw_streams import folder_names
 from assay.records.spec import Limits, Prompt, Surroundings
 from assay.records.text import visible
 from assay.records.trial import Trial
+from assay.run import container, quota, sandbox
 
 _QUESTION = "Reply with the single word ready."
 
@@ -99,13 +100,11 @@ def _check(name: str, options: _Options, *, start: bool) -> dict[str, Any]:
 
 def _check_machine() -> list[dict[str, Any]]:
     """Say whether --sandbox, --container, --memory and --cpus work on this machine."""
-    from assay.run import container, quota, sandbox  # late: only this needs them
-
     limits = Limits(memory_bytes=1 << 30, cpus=1.0)
     checks: dict[str, Callable[[], str]] = {
-        "--sandbox": lambda: sandbox.describe_sandbox(),
-        "--container": lambda: container.describe_engines(),
-        "--memory and --cpus": lambda: quota.describe_quota(limits),
+        "--sandbox": sandbox.describe_sandbox,
+        "--container": container.describe_engines,
+        "--memory and --cpus": partial(quota.describe_quota, limits),
     }
     return [_checked(name, check) for name, check in checks.items()]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 import msgspec
@@ -21,13 +21,13 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.errors import InputError
-from assay.pipeline.export import Chosen, Example, Export, Format, Only
+from assay.export.messages import Thoughts
+from assay.export.table import SUFFIXES, check_parquet, encode_row, write_table
+from assay.export.training import Example, Export, Format, Only, TrialFilter
 from assay.records.reports import ExportSummary
 from assay.records.rows import open_rows
 from assay.records.text import counted_noun
 from assay.records.trial.files import HINT
-from assay.report.messages import Thoughts
-from assay.report.table import SUFFIXES, check_parquet, encode_row, write_table
 
 _FORMATS = ("sft", "dpo", "kto", "sharegpt", "atif", "table")
 _GRADED = ("dpo", "kto")
@@ -104,7 +104,7 @@ def command(**given: Any) -> None:
       table     one flat row per trial: Parquet, CSV or JSONL, by the suffix of the output
 
     The first four write JSONL that TRL reads. Secrets of the environment are masked. What was
-    left out, and why, is printed to stderr; the exit code is 1 if nothing was left.
+    left out, and why, is printed to stderr; the exit code is 1 if nothing is left.
     """
     options = _Options(**given)
     if not options.files:
@@ -137,7 +137,7 @@ def _suffix(options: _Options) -> str:
 
 
 def _export(options: _Options, suffix: str) -> ExportSummary:
-    chosen = Chosen(only=options.only, min_score=options.min_score, filters=options.filters)
+    chosen = TrialFilter(only=options.only, min_score=options.min_score, filters=options.filters)
     with ExitStack() as stack:
         files = [stack.enter_context(open_rows(path, hint=HINT)) for path in options.files]
         export = Export(files, chosen, options.thoughts)
@@ -145,17 +145,15 @@ def _export(options: _Options, suffix: str) -> ExportSummary:
         if options.output is not None:
             summary.output = str(options.output)
         with whole_output(options.output, overwrite=options.overwrite) as out:
-            _write(export, out, options.kind, suffix)
+            if options.kind == "table":
+                write_table(
+                    export.write(options.kind, partial(encode_row, suffix=suffix)), out, suffix
+                )
+            else:
+                out.writelines(export.write(options.kind, _line))
             if not summary.written:  # an error here leaves no file behind
                 raise _nothing(summary, options)
     return summary
-
-
-def _write(export: Export, out: BinaryIO, kind: Format, suffix: str) -> None:
-    if kind == "table":
-        write_table(export.write(kind, partial(encode_row, suffix=suffix)), out, suffix)
-    else:
-        out.writelines(export.write(kind, _line))
 
 
 def _line(example: Example) -> bytes:

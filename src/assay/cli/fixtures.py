@@ -1,6 +1,5 @@
 """assay fixtures: recorded trials in, a test that asserts their verdicts out."""
 
-import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,17 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.errors import InputError
-from assay.pipeline.export import Chosen, Only
-from assay.pipeline.fixtures import (
+from assay.export.fixtures import (
     OTHER_ID,
-    Differing,
+    ChangedVerdict,
     Fixture,
+    changed_verdicts,
     choose_fixtures,
+    encode_fixtures,
+    fixture_paths,
     grader_words,
-    judged_otherwise,
 )
+from assay.export.training import Only, TrialFilter
 from assay.records.rows import open_rows
 from assay.records.text import counted_noun, visible_line
 from assay.records.trial.files import HINT
@@ -101,7 +102,7 @@ def command(**given: Any) -> None:
     if options.folder.exists() and not options.folder.is_dir():
         msg = f"-o {options.folder} is a file; the test and its data need a folder."
         raise click.UsageError(msg)
-    paths = _paths(options.folder)
+    paths = fixture_paths(options.folder)
     for path in paths.values():
         refuse_existing(path, overwrite=options.overwrite)
     if not options.quiet:
@@ -109,13 +110,15 @@ def command(**given: Any) -> None:
     refs = grader_refs(options.graders, options.grader_timeout)
     left_out: dict[str, int] = {}
     fixtures = _chosen(options, left_out)
-    if differing := list(judged_otherwise(fixtures, refs)):
+    if differing := list(changed_verdicts(fixtures, refs)):
         raise _refusal(differing, len(fixtures), [ref.name for ref in refs])
     words = [
         grader_words(text, ref, options.folder)
         for text, ref in zip(options.graders, refs, strict=True)
     ]
-    _write(fixtures, words, paths, overwrite=options.overwrite)
+    for path, data in encode_fixtures(fixtures, words, paths).items():
+        with whole_output(path, overwrite=options.overwrite) as out:
+            out.write(data)
     if not options.quiet:
         why = ", ".join(f"{n} {reason}" for reason, n in left_out.items())
         click.echo(f"{counted_noun(len(fixtures), 'trial')} -> {paths['test']}", err=True)
@@ -123,20 +126,10 @@ def command(**given: Any) -> None:
         click.echo(f"Run them with: pytest {paths['test']}", err=True)
 
 
-def _paths(folder: Path) -> dict[str, Path]:
-    # Pytest wants test files of different names, so it is called after its folder.
-    name = re.sub(r"\W+", "_", folder.resolve().name.removeprefix("test_")).strip("_") or "trials"
-    return {
-        "test": folder / f"test_{name}.py",
-        "prompts": folder / "prompts.jsonl",
-        "trials": folder / "trials.jsonl",
-    }
-
-
 def _chosen(options: _Options, left_out: dict[str, int]) -> list[Fixture]:
     with ExitStack() as stack:
         files = [stack.enter_context(open_rows(path, hint=HINT)) for path in options.files]
-        chosen = Chosen(only=options.only)
+        chosen = TrialFilter(only=options.only)
         fixtures = choose_fixtures(files, chosen, options.ids, left_out)
         names = ", ".join(file.name for file in files)
     if not fixtures:
@@ -154,7 +147,7 @@ def _hint(left_out: dict[str, int]) -> str:
     return "choose others with --only or --id" if left_out else HINT
 
 
-def _refusal(differing: list[Differing], n_all: int, graders: list[str]) -> InputError:
+def _refusal(differing: list[ChangedVerdict], n_all: int, graders: list[str]) -> InputError:
     shown = []
     for one in differing[:_MOST_SHOWN]:
         now = f"{one.now.score:g}" if one.now else "no grade"
@@ -170,70 +163,3 @@ def _refusal(differing: list[Differing], n_all: int, graders: list[str]) -> Inpu
     names = " and ".join(name for name in graders if name in _OF_FOLDERS)
     hint = f"{names} looks at the agent's folder, which a fixture does not have; use another grader"
     return InputError(msg, hint=hint if names else "fix the grader first")
-
-
-def _write(
-    fixtures: list[Fixture],
-    graders: list[tuple[str, str]],
-    paths: dict[str, Path],
-    *,
-    overwrite: bool,
-) -> None:
-    encoder = msgspec.json.Encoder()
-    for key, data in {
-        "prompts": encoder.encode_lines([one.prompt for one in fixtures]),
-        "trials": encoder.encode_lines([one.row for one in fixtures]),
-        "test": _TEST.replace("@GRADERS@", _listed(graders)).encode(),
-    }.items():
-        with whole_output(paths[key], overwrite=overwrite) as out:
-            out.write(data)
-
-
-def _listed(graders: list[tuple[str, str]]) -> str:
-    return "\n".join(f"    ({words!r}, {file!r})," for words, file in graders)
-
-
-_TEST = '''"""Recorded trials get the verdicts that they got when this was written.
-
-Written by `assay fixtures`. The trials are replayed, so no agent is started and nothing is paid.
-After a change of the prompts or of the graders that is meant, write the folder again.
-"""
-
-import json
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
-HERE = Path(__file__).resolve().parent
-GRADERS = [
-@GRADERS@
-]
-"""For -g: words, and a file beside this one."""
-TRIALS = [json.loads(line) for line in (HERE / "trials.jsonl").read_bytes().splitlines()]
-
-
-@pytest.fixture(scope="module")
-def replayed(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("replayed")
-    command = [sys.executable, "-m", "assay", "capture", str(HERE / "prompts.jsonl"), "-q"]
-    command += ["-s", f"replay:{HERE / 'trials.jsonl'}", "-o", str(folder / "results.jsonl")]
-    for words, file in GRADERS:
-        command += ["-g", words + (str(HERE / file) if file else "")]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in (folder / "results.jsonl").read_bytes().splitlines()]
-    return {row["id"]: row for row in rows}
-
-
-@pytest.mark.parametrize("trial", TRIALS, ids=[trial["id"] for trial in TRIALS])
-def test_verdict(trial, replayed):
-    row = replayed[trial["id"]]
-    assert row["output"] == trial["output"]
-    assert row["trajectory"] == trial["trajectory"]
-    assert "score" in row, row.get("graderFailures", row.get("failure"))
-    reasoning = row["score"].get("reasoning")
-    assert row["score"]["pass"] == trial["score"]["pass"], reasoning
-    assert row["score"]["score"] == pytest.approx(trial["score"]["score"]), reasoning
-'''

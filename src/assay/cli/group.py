@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from assay.cli.help import COMMANDS, SHIPPED, help_page
+from assay.cli.output import echo_folded
 from assay.cli.parameters import help_option
 from assay.errors import AssayError, Interrupted, NotJudged
 
@@ -92,11 +93,17 @@ def cli() -> None:
 
 def run_command(args: list[str]) -> int:
     """Run one command line and return its exit code."""
-    _catch_signals()
+    for number in ENDING_SIGNALS:
+        # One that is ignored stays so: nohup ignores SIGHUP.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     try:
         code = cli.main(args, prog_name="assay", standalone_mode=False)
     except click.ClickException as error:
-        _show(error)
+        said = io.StringIO()
+        error.show(said)
+        for line in said.getvalue().splitlines():
+            _print_error(line)
         return 2 if isinstance(error, click.UsageError) else 1
     except (KeyboardInterrupt, click.Abort, Interrupted):
         _print_error(f"Interrupted. {_how_to_go_on(args)}")
@@ -110,14 +117,6 @@ def run_command(args: list[str]) -> int:
             raise
         return _report(error)
     return code if isinstance(code, int) else 0
-
-
-def _show(error: click.ClickException) -> None:
-    """Print what click says of a wrong command line, folded on a terminal."""
-    said = io.StringIO()
-    error.show(said)
-    for line in said.getvalue().splitlines():
-        _print_error(line)
 
 
 def _how_to_go_on(args: list[str]) -> str:
@@ -158,13 +157,6 @@ def _report(error: AssayError | OSError | RuntimeError) -> int:
     return 1
 
 
-def _catch_signals() -> None:
-    for number in ENDING_SIGNALS:
-        # One that is ignored stays so: nohup ignores SIGHUP.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
-
-
 def _has_current_folder() -> bool:
     try:
         os.getcwd()  # noqa: PTH109 - no path is needed
@@ -184,8 +176,6 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _print_error(text: str) -> None:
-    from assay.cli.output import echo_folded  # late: main.py has loaded it before any command
-
     echo_folded(_masked(text), err=True)
 
 

@@ -9,10 +9,11 @@ import io
 import os
 import stat
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 import click
 
@@ -21,9 +22,6 @@ from assay.errors import InputError, OutputError
 from assay.records.files import copy_stream, replaced_file, temporary_file
 from assay.records.rows import RowFile
 from assay.records.text import visible
-
-if TYPE_CHECKING:
-    pass
 
 _HINT = "check the folder, its permissions and the free space"
 
@@ -244,8 +242,6 @@ def folded(text: str, width: int) -> str:
     """
     if len(text) <= width:
         return text
-    import textwrap  # late, as shutil below: both take 3 ms, and most commands print short lines
-
     begin = text[: len(text) - len(text.lstrip())]
     return textwrap.fill(
         text.lstrip(),
@@ -261,14 +257,12 @@ def echo_folded(text: str, *, err: bool = False) -> None:
     """Print a line: folded on a terminal, whole in a pipe or a file."""
     stream = sys.stderr if err else sys.stdout
     if stream is not None and stream.isatty():
-        text = "\n".join(folded(line, _window_width()) for line in text.split("\n"))
+        import shutil
+
+        text = "\n".join(
+            folded(line, shutil.get_terminal_size().columns) for line in text.split("\n")
+        )
     click.echo(text, err=err)
-
-
-def _window_width() -> int:
-    import shutil
-
-    return shutil.get_terminal_size().columns
 
 
 def note_unmasked() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 import msgspec
-import numpy as np
 
 from assay.cli.help import examples
 from assay.cli.output import refuse_existing, refuse_same_file, whole_output
@@ -20,42 +19,19 @@ from assay.cli.parameters import (
     overwrite_option,
 )
 from assay.cli.runs import name_runs, pipes_as_files
-from assay.compare.planning import (
-    Rates,
-    difficulty_of,
-    plan_rows,
-    power_with,
-    rates_of_pilot,
-    spread_of_pilot,
-    spread_of_rates,
-)
-from assay.compare.runs import Run, load_run
+from assay.compare.planning import PlanRequest, chances_against, make_plan
+from assay.compare.runs import load_run
 from assay.pipeline.gate import refuse_drift
 from assay.records.trial.files import detect_kind
-from assay.stats.planning import Difficulty
-from assay.stats.pooled import simulate_pooled_gate
-from assay.stats.verdict import GateName, simulate_gate
 
-_TRIALS = (1, 3, 5, 10)
-_MOST_FRESH = 5
 _MAX_PILOTS = 2
 _FEWEST_RIGHT = 0.5
 _PROMPTS = click.IntRange(min=1, max=1_000_000)
 
 
-class _Options(msgspec.Struct, frozen=True, kw_only=True):
+class _Options(PlanRequest, frozen=True, kw_only=True):
     pilot: tuple[str, ...]
-    difference: float
-    power: float
-    rate: float | None
-    icc: float
-    correlation: float
-    trials: tuple[int, ...]
-    n_prompts: int | None
-    concurrency: int
-    fail_on: GateName | None
     against: Path | None
-    margin: float
     output: Path | None
     overwrite: bool
     as_json: bool
@@ -164,7 +140,7 @@ def command(**given: Any) -> None:
     refuse_existing(options.output, overwrite=options.overwrite)
     with pipes_as_files(pilots) as named:
         runs = [load_run(label, path, detect_kind(path), "category") for label, path in named]
-    plan = _plan(runs, options)
+    plan = make_plan(runs, options)
     gate = plan.get("gate")
     if options.as_json:
         text = msgspec.json.format(msgspec.json.encode(plan), indent=2).decode()
@@ -199,23 +175,14 @@ def _plan_against(path: Path, options: _Options) -> None:
     refuse_existing(options.output, overwrite=options.overwrite)
     run = load_run(path.stem, path, detect_kind(path), "category")
     refuse_drift(run)
-    difficulty, source = difficulty_of(run, options.icc)
-    k = options.trials[0] if options.trials else _MOST_FRESH
-    measured = run.n_measured[run.n_measured > 0]
-    chances = simulate_pooled_gate(
-        difficulty,
-        measured,
-        np.full(len(measured), k),
-        margin=options.margin,
-        difference=options.difference,
-    )
-    gate = {"source": source, **msgspec.to_builtins(chances)}
+    gate = chances_against(run, options)
     text = msgspec.json.format(msgspec.json.encode({"gate": gate}), indent=2).decode()
     if not options.as_json:
+        n_old, n_fresh = gate["baselineTrials"], options.most_fresh
         text = (
-            f"Gate regression with margin {options.margin:g} against {len(measured)} prompts with "
-            f"{chances.baseline_trials:.3g} {_trials(round(chances.baseline_trials))} each, and at "
-            f"most {k} fresh {_trials(k)} of each ({source}): {chances.words}."
+            f"Gate regression with margin {options.margin:g} against {gate['nPrompts']} prompts "
+            f"with {n_old:.3g} {_trials(round(n_old))} each, and at most {n_fresh} fresh "
+            f"{_trials(n_fresh)} of each ({gate['source']}): {gate['words']}."
         )
     with whole_output(options.output, overwrite=options.overwrite) as out:
         out.write(text.encode() + b"\n")
@@ -238,34 +205,6 @@ def _good_run(options: _Options) -> str:
     if options.fail_on == "regression":
         return "an unchanged agent"
     return f"an agent that is better by {options.difference:g}"
-
-
-def _plan(runs: list[Run], options: _Options) -> dict[str, Any]:
-    if runs:
-        spread, source = spread_of_pilot(runs, icc=options.icc, correlation=options.correlation)
-        rates = rates_of_pilot(runs)
-    else:
-        spread, source = spread_of_rates(
-            options.rate or 0.0,
-            options.difference,
-            icc=options.icc,
-            correlation=options.correlation,
-        )
-        rates = Rates()
-    rows = plan_rows(
-        spread,
-        options.difference,
-        trials=options.trials or _TRIALS,
-        power=options.power,
-        rates=rates,
-        concurrency=options.concurrency,
-    )
-    plan: dict[str, Any] = {"source": source, "difference": options.difference}
-    plan |= {"power": options.power, "spread": msgspec.to_builtins(spread), "rows": rows}
-    plan["atHand"] = _at_hand(runs, options, spread)
-    if options.fail_on:
-        plan["gate"] = _gate_chances(runs, options.fail_on, options)
-    return plan
 
 
 def _check_usage(options: _Options) -> None:
@@ -296,33 +235,6 @@ def _check_against(options: _Options) -> None:
     if len(options.trials) > 1:
         msg = "Give one -k with --against: the most fresh trials of each prompt."
         raise click.UsageError(msg)
-
-
-def _gate_chances(runs: list[Run], gate: GateName, options: _Options) -> dict[str, Any]:
-    """Try the gate on runs like the pilot, or like what is assumed."""
-    if runs:
-        difficulty, source = difficulty_of(runs[0], options.icc)
-    else:
-        difficulty = Difficulty(options.rate or 0.0, options.icc)
-        source = f"assumed: rate {difficulty.rate:g}, ICC {difficulty.icc:g}"
-    size = _size(runs, options)
-    assert size is not None  # _check_usage refuses a gate without it
-    chances = simulate_gate(
-        gate, difficulty, size, margin=options.margin, difference=options.difference
-    )
-    return {"source": source, **msgspec.to_builtins(chances)}
-
-
-def _at_hand(runs: list[Run], options: _Options, spread: Any) -> dict[str, Any] | None:
-    size = _size(runs, options)
-    return None if size is None else power_with(spread, options.difference, *size)
-
-
-def _size(runs: list[Run], options: _Options) -> tuple[int, int] | None:
-    """Return how many prompts there are, and trials of each; None without -n and pilot."""
-    n = options.n_prompts or (len(runs[0].ids) if runs else None)
-    k = options.trials[0] if options.trials else int(runs[0].k.max()) if runs else 1
-    return None if n is None else (n, k)
 
 
 def _plan_lines(plan: dict[str, Any]) -> list[str]:

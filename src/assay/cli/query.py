@@ -16,11 +16,11 @@ from assay.cli.output import refuse_existing, refuse_same_file, whole_output
 from assay.cli.parameters import debug_option, help_option, output_option, overwrite_option
 from assay.cli.runs import name_runs, pipes_as_files
 from assay.errors import UsageError
+from assay.export.query import Database, RowTooLong, use_database
+from assay.export.table import csv_cell
 from assay.records.files import copy_stream
 from assay.records.text import visible_line
 from assay.records.trial.files import detect_kind
-from assay.report.query import Database, RowTooLong, use_database
-from assay.report.table import csv_cell
 
 _ROWS_AT_ONCE = 500
 _WIDEST_CELL = 60
@@ -72,7 +72,13 @@ def command(**given: Any) -> None:
     first 60 characters of a cell; the other formats have all of it.
     """
     options = _Options(**given)
-    _refuse_swapped(options)
+    sql = options.sql
+    if Path(sql).suffix == ".jsonl" or os.access(sql, os.F_OK):
+        msg = 'The SQL comes first: assay query "SELECT * FROM trials" FILE'
+        raise UsageError(msg)
+    if not options.files:
+        msg = "No files given. Name one or more result files, or - for stdin."
+        raise UsageError(msg)
     style = _style(options)
     named = name_runs(options.files, ())
     for _, path in named:
@@ -83,16 +89,6 @@ def command(**given: Any) -> None:
             detect_kind(path)  # refuses what is empty, missing or no result file at all
         with whole_output(options.output, overwrite=options.overwrite) as out:
             use_database(paths, lambda database: _write(database, options.sql, style, out))
-
-
-def _refuse_swapped(options: _Options) -> None:
-    sql = options.sql
-    if Path(sql).suffix == ".jsonl" or os.access(sql, os.F_OK):
-        msg = 'The SQL comes first: assay query "SELECT * FROM trials" FILE'
-        raise UsageError(msg)
-    if not options.files:
-        msg = "No files given. Name one or more result files, or - for stdin."
-        raise UsageError(msg)
 
 
 def _style(options: _Options) -> str:

@@ -85,7 +85,7 @@ def command(**given: Any) -> None:
     """Print the raw streams of the trial of the prompt ID in FILE, results of capture or trials.
 
     These are stdout, stderr and stdin of every turn (1.out, 1.err, 1.in), and the session files
-    that were kept of the agent, each under a heading. If --turn and --stream leave only one, it is
+    of the agent that were kept, each under a heading. If --turn and --stream leave only one, it is
     printed without a heading, as it came.
     """
     options = _Options(**given)
@@ -141,7 +141,7 @@ def _streams(options: _Options) -> list[KeptStream]:
     """Find the streams of the trial that was asked for."""
     source = options.file or "stdin"
     trial = _trial(options)
-    attempts = _attempts(trial)
+    attempts = [*(attempt.raw for attempt in trial.retried), trial.raw]
     number = len(attempts) if options.attempt is None else options.attempt
     if number > len(attempts):
         n_attempts = counted_noun(len(attempts), "attempt")
@@ -171,10 +171,6 @@ def _refuse(base: Path, name: str, source: Path | str) -> NoReturn:
         msg = f"{source}: the raw streams at {shown} were removed or damaged"
         hint = "what is there now belongs to another trial, or is none of Assay's"
     raise InputError(msg, hint=hint)
-
-
-def _attempts(trial: RawTrialView) -> list[str]:
-    return [*(attempt.raw for attempt in trial.retried), trial.raw]
 
 
 def _trial(options: _Options) -> RawTrialView:

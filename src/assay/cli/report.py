@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 import msgspec
@@ -29,8 +29,8 @@ from assay.cli.runs import name_runs, pipes_as_files
 from assay.compare.names import Named
 from assay.compare.report import CompareOptions
 from assay.errors import InputError
+from assay.export.junit import write_junit
 from assay.records.rows import read_lines, refuse_other_bytes
-from assay.report.junit import write_junit
 from assay.report.pull_request import MOST_REGRESSIONS, pull_request_markdown
 from assay.viewer.bundle import lines, write_bundle
 from assay.viewer.index import Index
@@ -38,6 +38,8 @@ from assay.viewer.overview import OpenRun, overview
 from assay.viewer.regressions import worst_regressions
 
 _ADDRESS = re.compile(r"https?://[\w.-]+(:\d+)?(/[\w./~%+,=@-]*)?", re.ASCII)
+
+_STYLES = {".md": "markdown", ".markdown": "markdown", ".xml": "junit"}
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +89,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "--link",
     metavar="URL",
     callback=lambda _ctx, _option, url: _report_address(url),
-    help="Address of the HTML report, to which the prompts in the Markdown link. Default: none.",
+    help="Address of the HTML report; the prompts in the Markdown link to it. Default: none.",
 )
 @category_option
 @margin_option
@@ -113,7 +115,8 @@ def command(**given: Any) -> None:
         msg = "--sequential needs a --margin above 0."
         raise click.UsageError(msg)
     named = name_runs(options.files, options.labelled)
-    style = options.style or _usual_style(options.output)
+    suffix = options.output.suffix if options.output is not None else ""
+    style = options.style or _STYLES.get(suffix, "html")
     output = options.output
     if style == "html" and output is None:
         output = Path("report.html")
@@ -123,7 +126,18 @@ def command(**given: Any) -> None:
             whole_output(output, overwrite=options.overwrite) as out,
             _opened(files, options) as shown,
         ):
-            _write(out, style, shown, options)
+            chosen = CompareOptions(
+                margin=options.margin, seed=options.seed, growing=options.sequential
+            )
+            title = options.title or " · ".join(run.label for run in shown)
+            if style == "html":
+                write_bundle(out, title, shown, chosen)
+            elif style == "markdown":
+                page = overview(title, shown, chosen)
+                worst = worst_regressions(page, shown, MOST_REGRESSIONS)
+                out.write(pull_request_markdown(page, worst, options.title, options.link).encode())
+            else:
+                write_junit(out, ((run.label, lines(run.index)) for run in shown))
     if output is not None and output != DASH and not options.quiet:
         click.echo(f"{output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)
 
@@ -148,11 +162,6 @@ def _check_files(named: Named, output: Path | None) -> None:
                 msg, hint="give result files; `assay view FOLDER` lists the runs in a folder"
             )
         refuse_same_file(path, output)
-
-
-def _usual_style(output: Path | None) -> str:
-    suffix = output.suffix if output is not None else ""
-    return {".md": "markdown", ".markdown": "markdown", ".xml": "junit"}.get(suffix, "html")
 
 
 @contextmanager
@@ -183,16 +192,3 @@ def _check(path: Path, index: Index) -> None:
     if meta.n_bad:
         lines = ", ".join(map(str, meta.bad))
         click.echo(f"note: {path}: {meta.n_bad} lines cannot be read: line {lines}", err=True)
-
-
-def _write(out: BinaryIO, style: str, shown: list[OpenRun], options: _Options) -> None:
-    chosen = CompareOptions(margin=options.margin, seed=options.seed, growing=options.sequential)
-    title = options.title or " · ".join(run.label for run in shown)
-    if style == "html":
-        write_bundle(out, title, shown, chosen)
-    elif style == "markdown":
-        page = overview(title, shown, chosen)
-        worst = worst_regressions(page, shown, MOST_REGRESSIONS)
-        out.write(pull_request_markdown(page, worst, options.title, options.link).encode())
-    else:
-        write_junit(out, ((run.label, lines(run.index)) for run in shown))

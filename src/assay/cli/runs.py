@@ -3,9 +3,8 @@
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 
@@ -47,13 +46,12 @@ def _copy(path: Path, folder: Path) -> Path:
     folder.mkdir()
     copy = folder / ("stdin" if path == DASH else path.name)
     try:
-        with _opened(path) as source, copy.open("wb") as target:
+        with (
+            nullcontext(sys.stdin.buffer) if path == DASH else path.open("rb") as source,
+            copy.open("wb") as target,
+        ):
             copy_stream(source, target)
     except OSError as error:
         msg = f"{path}: {error.strerror}"
         raise InputError(msg, hint="write the run to a file, and give that file") from error
     return copy
-
-
-def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
-    return nullcontext(sys.stdin.buffer) if path == DASH else path.open("rb")

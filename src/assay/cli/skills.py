@@ -75,7 +75,11 @@ def install_skills(agents: tuple[str, ...], *, user: bool, overwrite: bool) -> N
     base = Path.home() if user else Path()
     folders = _folders(agents or tuple(agent.name for agent in KNOWN))
     if not overwrite:
-        _refuse_changed([base / folder for folder in folders])
+        # Nothing at all is written if anything would be lost.
+        places = [(base / folder, skill) for folder in folders for skill in shipped_skills()]
+        if changed := [path for place, skill in places for path in skill.changed(place)]:
+            msg = f"these files differ from the shipped ones: {', '.join(map(str, changed))}"
+            raise OutputError(msg, hint="use --overwrite to replace them")
     for folder, readers in folders.items():
         written = [skill.name for skill in shipped_skills() if skill.install(base / folder)]
         done = f"wrote {', '.join(written)}" if written else "nothing to do, all are up to date"
@@ -139,14 +143,6 @@ def _folders(agents: tuple[str, ...]) -> dict[str, list[str]]:
         assert isinstance(vendor, VendorAdapter)  # every known agent is one
         folders.setdefault(vendor.skills_folder, []).append(agent)
     return folders
-
-
-def _refuse_changed(folders: list[Path]) -> None:
-    """Write nothing at all if anything would be lost."""
-    changed = [path for where in folders for s in shipped_skills() for path in s.changed(where)]
-    if changed:
-        msg = f"these files differ from the shipped ones: {', '.join(map(str, changed))}"
-        raise OutputError(msg, hint="use --overwrite to replace them")
 
 
 def _same(here: Path, there: Path) -> bool:

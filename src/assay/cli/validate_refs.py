@@ -20,10 +20,10 @@ from assay.cli.parameters import (
     overwrite_option,
     quiet_option,
 )
+from assay.pipeline.grade import grade_all
 from assay.pipeline.references import answer_row, answers, validation
 from assay.pipeline.row_settings import ANSWER_ONLY, RowGraders, expectations
 from assay.pipeline.sink import open_sink
-from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
 from assay.records.reports import Validation
 from assay.records.rows import RowFile, open_rows
@@ -85,7 +85,10 @@ def command(**given: Any) -> None:
             refuse_empty_stdin(rows, options.prompts, HINT)
         own = RowGraders(options.grader_timeout)
         _take_graders(own, rows, options)
-        n_without, n_with = _count(rows)
+        n_without, n_with = 0, 0
+        for prompt in rows.rows(msgspec.json.Decoder(Prompt)):  # all, before a grader is asked
+            n_without += prompt.reference is None
+            n_with += prompt.reference is not None
         if not n_with:
             click.echo("No prompts with reference solutions found", err=True)
             return
@@ -100,14 +103,6 @@ def command(**given: Any) -> None:
                 if not options.quiet:
                     click.echo(f"  {_shown(row)}", err=True)
     _conclude(tally, n_without, options)
-
-
-def _count(rows: RowFile) -> tuple[int, int]:
-    """Check every prompt before a grader is asked; count those without and with a reference."""
-    counts = [0, 0]
-    for prompt in rows.rows(msgspec.json.Decoder(Prompt)):
-        counts[prompt.reference is not None] += 1
-    return counts[0], counts[1]
 
 
 def _take_graders(own: RowGraders, rows: RowFile, options: _Options) -> None:

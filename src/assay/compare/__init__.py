@@ -1,1 +1,1 @@
-"""Stage: compare runs, paired by prompt."""
+"""Stage: look at many trials: compare runs, pool baselines, check graders by people's labels."""

@@ -141,7 +141,7 @@ def joined(blocks: Sequence[Block]) -> Block:
     return Block(rows, trials)
 
 
-class Collapsed(NamedTuple):
+class CompactBlock(NamedTuple):
     """A block to be sent to another process; of a column with one value, only that is sent."""
 
     n_rows: int
@@ -150,10 +150,10 @@ class Collapsed(NamedTuple):
     trials: dict[str, Any]
 
 
-def collapse(block: Block) -> Collapsed:
+def collapse(block: Block) -> CompactBlock:
     """Leave out what repeats."""
     rows, trials = ({n: _collapsed(c) for n, c in columns.items()} for columns in block)
-    return Collapsed(len(block.rows["k"]), len(block.trials["passed"]), rows, trials)
+    return CompactBlock(len(block.rows["k"]), len(block.trials["passed"]), rows, trials)
 
 
 def _collapsed(column: NDArray[Any]) -> Any:
@@ -175,7 +175,7 @@ class GrowingBlock:
         self._rows = {name: GrowingColumn(dtype) for name, dtype in ROW.items()}
         self._trials = {name: GrowingColumn(dtype) for name, dtype in TRIAL.items()}
 
-    def add(self, block: Collapsed) -> None:
+    def add(self, block: CompactBlock) -> None:
         for name, values in block.rows.items():
             self._rows[name].add(values, block.n_rows)
         for name, values in block.trials.items():
@@ -423,7 +423,7 @@ class FactsTotal:
             "setup": {(): 0},
         }
 
-    def add(self, more: RunFacts, block: Collapsed) -> None:
+    def add(self, more: RunFacts, block: CompactBlock) -> None:
         """Add the facts about the next rows, and number their categories and so on anew."""
         self._renumber(block.rows, "category", more.categories)
         self._renumber(block.trials, "cause", more.causes)

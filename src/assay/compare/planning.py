@@ -20,12 +20,95 @@ from assay.stats.planning import (
     split_rate_variance,
     spread_from_one_run,
 )
+from assay.stats.pooled import simulate_pooled_gate
 from assay.stats.rates import rate_interval
 from assay.stats.significance import fewest_prompts
-from assay.stats.verdict import narrowest_margin
+from assay.stats.verdict import GateName, narrowest_margin, simulate_gate
 
 # A sum such as 0.7 + 0.3 may miss 1 by a rounding error.
 _ROUNDING = 1e-9
+_TRIALS = (1, 3, 5, 10)
+_MOST_FRESH = 5
+
+
+class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a comparison is planned for, and what is assumed where no pilot shows it."""
+
+    difference: float
+    power: float
+    rate: float | None
+    icc: float
+    correlation: float
+    trials: tuple[int, ...]
+    n_prompts: int | None
+    concurrency: int
+    fail_on: GateName | None
+    margin: float
+
+    @property
+    def most_fresh(self) -> int:
+        """Trials of each prompt at most, against a baseline."""
+        return self.trials[0] if self.trials else _MOST_FRESH
+
+
+def make_plan(runs: Sequence[Run], request: PlanRequest) -> dict[str, Any]:
+    """Plan from one or two pilot runs, or from the assumed rate; see docs/plan.md."""
+    if runs:
+        spread, source = spread_of_pilot(runs, icc=request.icc, correlation=request.correlation)
+        rates = rates_of_pilot(runs)
+    else:
+        spread, source = spread_of_rates(
+            request.rate or 0.0,
+            request.difference,
+            icc=request.icc,
+            correlation=request.correlation,
+        )
+        rates = Rates()
+    rows = plan_rows(
+        spread,
+        request.difference,
+        trials=request.trials or _TRIALS,
+        power=request.power,
+        rates=rates,
+        concurrency=request.concurrency,
+    )
+    plan: dict[str, Any] = {"source": source, "difference": request.difference}
+    plan |= {"power": request.power, "spread": msgspec.to_builtins(spread), "rows": rows}
+    n = request.n_prompts or (len(runs[0].ids) if runs else None)
+    k = request.trials[0] if request.trials else int(runs[0].k.max()) if runs else 1
+    plan["atHand"] = None if n is None else power_with(spread, request.difference, n, k)
+    if request.fail_on and n is not None:
+        plan["gate"] = _gate_chances(runs, request.fail_on, (n, k), request)
+    return plan
+
+
+def _gate_chances(
+    runs: Sequence[Run], gate: GateName, size: tuple[int, int], request: PlanRequest
+) -> dict[str, Any]:
+    """Try the gate on runs like the pilot, or like what is assumed."""
+    if runs:
+        difficulty, source = difficulty_of(runs[0], request.icc)
+    else:
+        difficulty = Difficulty(request.rate or 0.0, request.icc)
+        source = f"assumed: rate {difficulty.rate:g}, ICC {difficulty.icc:g}"
+    chances = simulate_gate(
+        gate, difficulty, size, margin=request.margin, difference=request.difference
+    )
+    return {"source": source, **msgspec.to_builtins(chances)}
+
+
+def chances_against(baseline: Run, request: PlanRequest) -> dict[str, Any]:
+    """Return how often the gate is right if a branch is compared with a pooled baseline."""
+    difficulty, source = difficulty_of(baseline, request.icc)
+    measured = baseline.n_measured[baseline.n_measured > 0]
+    chances = simulate_pooled_gate(
+        difficulty,
+        measured,
+        np.full(len(measured), request.most_fresh),
+        margin=request.margin,
+        difference=request.difference,
+    )
+    return {"source": source, **msgspec.to_builtins(chances)}
 
 
 class Rates(msgspec.Struct, frozen=True):

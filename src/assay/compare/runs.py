@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from assay.compare.columns import (
     TIMEOUT,
     Block,
-    Collapsed,
     ColumnReader,
     Columns,
+    CompactBlock,
     FactsTotal,
     Floats,
     GrowingBlock,
@@ -302,7 +302,7 @@ def load_run(label: str, path: Path, kind: Kind, category_key: str) -> Run:
     return run
 
 
-def _read_part(reader: ColumnReader, part: RowFile) -> tuple[IdPiece, RunFacts, Collapsed]:
+def _read_part(reader: ColumnReader, part: RowFile) -> tuple[IdPiece, RunFacts, CompactBlock]:
     facts = RunFacts()
     reader.extend(facts)
     ids: list[str] = []

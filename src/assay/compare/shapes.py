@@ -1,9 +1,9 @@
 """The shapes of what compare and plan write as JSON, for `assay schemas`.
 
 What the seed's report lacks is optional, so that a report of the reference harness is valid too.
-Only `assay schemas` reads it: it is a promise to other programs, and tests/cli/test_schemas.py holds
-every kind of report against it. The reports are made as dicts, because most sections are there only
-where there is something to say.
+Only `assay schemas` reads it: it is a promise to other programs, and tests/cli/test_schemas.py
+holds every kind of report against it. The reports are made as dicts, because most sections are
+there only where there is something to say.
 """
 
 from typing import Any, Literal

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from assay.compare.report import CompareOptions
 from assay.errors import AssayError, UsageError
-from assay.library.engine import Progress
 from assay.library.run import Run
 from assay.library.verdict import compare
+from assay.library.worker import Progress
 from assay.records.text import counted_noun, visible_line
 from assay.records.trial import Trial
 from assay.stats.rates import rate_interval

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from assay.errors import InputError, PluginError
+from assay.export.table import COLUMNS, table_row
 from assay.library.verdict import html_table
 from assay.records.rows import Place, read_lines
 from assay.records.trial import Trial
 from assay.records.trial.files import detect_kind, trials_in
-from assay.report.table import COLUMNS, table_row
 
 type Lines = Iterable[tuple[Place, bytes]]
 _FRAMES = ("pandas", "polars")

@@ -1,18 +1,13 @@
 """Ask the graders about trials, fresh ones or rows that are on disk already."""
 
-import os
-import select
-import stat
-import sys
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import AssayError, InputError
@@ -21,7 +16,6 @@ from assay.records.capture import Failure, Grade, Identity
 from assay.records.rows import (
     UNREADABLE,
     Place,
-    RowFile,
     explain,
     refuse_other_bytes,
 )
@@ -31,9 +25,6 @@ from assay.records.trial.files import is_trials_row, split_trials
 from assay.records.trial.verdict import entry_with_verdict, line_with_verdict, value_of
 from assay.records.trial.views import AnyIdView, GradingView
 from assay.run.workspace import our_secrets
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 
 def judge(
@@ -140,20 +131,6 @@ def grader_versions(graders: Sequence[Grader]) -> dict[str, str]:
     return {name: g.version for name, g in zip(_names(graders), graders, strict=True)}
 
 
-def pass_numbers(passes: Iterable[bool | UnsetType]) -> dict[str, Any]:
-    """Return what the row of a prompt says about its trials; UNSET is one without a verdict."""
-    from assay.stats.passk import prompt_pass_k, seed_pass_k  # numpy
-
-    measured = [passed for passed in passes if passed is not UNSET]
-    n_passed, n_measured = sum(measured), len(measured)
-    numbers: dict[str, Any] = dict.fromkeys(("pass_rate", "pass_at_k", "pass_exp_k"), UNSET)
-    if n_measured:
-        at_k, exp_k = seed_pass_k(n_passed, n_measured)
-        rate = n_passed / n_measured
-        numbers = {"pass_rate": rate, "pass_at_k": at_k, "pass_exp_k": exp_k}
-    return {**numbers, "n_measured": n_measured, "per_k": prompt_pass_k(n_passed, n_measured)}
-
-
 class _Signature:
     """Puts the graders into the identity of rows that have one."""
 
@@ -198,19 +175,7 @@ def _replaced(line: bytes, key: bytes, old: bytes, new: bytes) -> bytes:
     return line[:at] + new + line[at + len(old) :]
 
 
-_AHEAD_PER_WORKER = 256
-_AHEAD_BYTES = 32 * 1024 * 1024
-"""How far workers may run ahead of a slow row, in rows and bytes; bounds memory."""
-_BATCH_ROWS = 1024
-_BATCH_BYTES = 4 * 1024 * 1024
-"""How much is put to a grader at once: enough that it is still judging while we write the first."""
-_SHORT_S, _LONG_S = 0.005, 0.02
-"""How long a worker should take for a batch: rows it has taken, no other can take."""
-_ELSEWHERE_S = (2.0, 8.0)
-"""The same for workers on other machines, where a process is started for each batch."""
-_WAKE_S = 0.1
 _NONE = msgspec.Raw()
-type _Lines = Sequence[tuple[Place, bytes]]
 
 
 class GradedRow(NamedTuple):
@@ -239,126 +204,6 @@ _encode = msgspec.json.Encoder().encode
 _replace = msgspec.structs.replace
 
 
-def grade_rows(
-    lines: Iterable[tuple[Place, bytes]],
-    graders: Sequence[PluginRef],
-    host: Host,
-    workers: int = 1,
-    stop: Callable[[], None] = lambda: None,
-    more_waits: Callable[[], bool] | None = None,
-    own: "Own | None" = None,
-) -> Iterator[GradedRow]:
-    """Grade every line and yield them in order; several workers grade in parallel.
-
-    stop is called when this ends early, to make the workers stop waiting. more_waits returns
-    whether the next line can be read at once; if not, those already read are graded first. None is
-    for a file, all of which can be read at once. own returns the graders that a line adds.
-    """
-    lines = iter(lines)
-    grade_batch = _batch_grader(graders, host, own)
-    if workers == 1:
-        if more_waits is None:
-            yield from grade_batch(lines)
-            return
-        for first in lines:
-            yield from grade_batch(_while_more_wait(first, lines, more_waits))
-        return
-    yield from _in_order(_Pace(grade_batch), lines, workers, stop)
-
-
-def grade_rows_elsewhere(
-    lines: Iterable[tuple[Place, bytes]],
-    graders: Sequence[PluginRef],
-    host: Host,
-    workers: int,
-    stop: Callable[[], None],
-    own: "Own | None",
-    elsewhere: "Elsewhere",
-) -> Iterator[GradedRow]:
-    """Do what grade_rows does, but ask the graders on other machines."""
-    grade_batch = _batch_grader(graders, host, own, elsewhere)
-    yield from _in_order(_Pace(grade_batch, *_ELSEWHERE_S), lines, workers, stop)
-
-
-class GradedPart[T](NamedTuple):
-    """What grading a part of a file gave: the lines, and what was made of the verdicts."""
-
-    text: bytes
-    """The graded lines, without a line feed after the last."""
-    noted: T
-    error: InputError | None
-    """Why the lines end before the part does."""
-
-
-def grade_file[T](
-    file: RowFile,
-    graders: Sequence[PluginRef],
-    host: Host,
-    own: "Own | None",
-    note: Callable[[Iterable[GradedRow]], T],
-) -> Iterator[GradedPart[T]]:
-    """Do what grade_rows does with all cores, for graders that only compute.
-
-    note is called in the process that grades: to send every verdict to another takes longer than
-    most of them did.
-    """
-    grade_batch = _batch_grader(graders, host, own)
-
-    def grade_part(part: RowFile) -> GradedPart[T]:
-        rows: list[GradedRow] = []
-        error: InputError | None = None
-        try:
-            rows.extend(grade_batch(part.placed_lines()))
-        except InputError as unreadable:
-            error = unreadable
-        return GradedPart(b"\n".join([row.line for row in rows]), note(rows), error)
-
-    return file.map(grade_part)
-
-
-def only_computes(graders: Iterable[PluginRef]) -> bool:
-    """Whether no grader runs a user's code, starts a program or asks anybody."""
-    return all(plugins.grader(ref).only_computes for ref in graders)
-
-
-def rows_wait(path: Path | None) -> Callable[[], bool] | None:
-    """Return a function that tells whether a row can be read at once; None if always."""
-    if path is not None:
-        return None if path.is_file() else lambda: False
-    try:
-        fd = sys.stdin.fileno()
-        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
-    except (OSError, ValueError):
-        return lambda: False
-    return None if is_file else lambda: bool(select.select([fd], [], [], 0)[0])
-
-
-def _while_more_wait(
-    first: tuple[Place, bytes],
-    lines: Iterator[tuple[Place, bytes]],
-    more_waits: Callable[[], bool],
-) -> Iterator[tuple[Place, bytes]]:
-    """Yield lines until there are none that can be read at once."""
-    yield first
-    while more_waits() and (line := next(lines, None)) is not None:
-        yield line
-
-
-def _batches(
-    lines: Iterable[tuple[Place, bytes]], most_rows: Callable[[], int]
-) -> Iterator[_Lines]:
-    batch: list[tuple[Place, bytes]] = []
-    n_rows, n_bytes = most_rows(), 0
-    for item in lines:
-        batch.append(item)
-        n_bytes += len(item[1])
-        if len(batch) >= n_rows or n_bytes >= _BATCH_BYTES:
-            yield batch
-            batch, n_rows, n_bytes = [], most_rows(), 0
-    if batch:
-        yield batch
-
-
 type BatchGrader = Callable[[Iterable[tuple[Place, bytes]]], Iterator[GradedRow]]
 """Grades lines and yields them in order."""
 
@@ -370,12 +215,14 @@ type Elsewhere = Callable[[Sequence[PluginRef]], Ask]
 """Returns what asks these graders on other machines."""
 
 
-def _batch_grader(
+def batch_grader(
     graders: Sequence[PluginRef],
     host: Host,
     own: Own | None,
     elsewhere: Elsewhere | None = None,
 ) -> BatchGrader:
+    """Return what puts rows to these graders, and to those that own returns for a row."""
+
     def make(refs: Sequence[PluginRef]) -> BatchGrader:
         ask = ask_graders if elsewhere is None else elsewhere(refs)
         return _BatchGrader([plugins.grader(ref) for ref in refs], host, ask)
@@ -566,6 +413,8 @@ class _TrialsRow:
 
     def graded(self) -> GradedRow:
         """Return the row with its pass rates made again."""
+        from assay.stats.passk import pass_numbers  # late: numpy
+
         scores = [verdict.score for verdict in self._verdicts]
         numbers = PassNumbers(**pass_numbers(s.pass_ if s else UNSET for s in scores))
         new = _PIECES.decode(_encode(numbers))
@@ -597,93 +446,3 @@ def _unreadable(place: Place, line: bytes, error: Exception) -> InputError:
         return InputError(msg)
     hint = "assay grade reads the output of `assay capture`, `assay trials` and `assay extract`"
     return InputError(msg, hint=hint)
-
-
-def _in_order(
-    pace: "_Pace",
-    lines: Iterable[tuple[Place, bytes]],
-    workers: int,
-    stop: Callable[[], None],
-) -> Iterator[GradedRow]:
-    """Grade many batches in parallel; yield the rows in the order of the lines."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    ahead: deque[tuple[int, int, Future[_Graded]]] = deque()
-    n_rows = n_bytes = 0
-    pool = ThreadPoolExecutor(workers)
-    try:
-        for batch in _batches(lines, lambda: pace.n_rows):
-            size = sum(len(line) for _, line in batch)
-            ahead.append((len(batch), size, pool.submit(pace.grade, batch)))
-            n_rows, n_bytes = n_rows + len(batch), n_bytes + size
-            # Waits for the first batch only when workers are too far ahead of it.
-            while ahead and (
-                ahead[0][2].done() or n_rows > _AHEAD_PER_WORKER * workers or n_bytes > _AHEAD_BYTES
-            ):
-                n_first, size, first = ahead.popleft()
-                n_rows, n_bytes = n_rows - n_first, n_bytes - size
-                yield from _result(first).all()
-        while ahead:
-            yield from _result(ahead.popleft()[2]).all()
-    except BaseException:
-        stop()  # before shutdown, which waits for the workers
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _result(future: "Future[_Graded]") -> "_Graded":
-    """Wait for a result, but never long at a time: see _WAKE_S in executors.py."""
-    from concurrent.futures import wait
-
-    while not future.done():
-        wait([future], _WAKE_S)
-    return future.result()
-
-
-class _Graded(NamedTuple):
-    rows: list[GradedRow]
-    error: InputError | None
-
-    def all(self) -> Iterator[GradedRow]:
-        yield from self.rows
-        if self.error is not None:
-            raise self.error
-
-
-class _Pace:
-    """Adapts how many rows a worker takes at once.
-
-    Many while they are quick; one while they are slow, or rows would wait behind each other in one
-    worker while the other workers have nothing to do.
-    """
-
-    def __init__(
-        self, grade: BatchGrader, short_s: float = _SHORT_S, long_s: float = _LONG_S
-    ) -> None:
-        self._grade = grade
-        self._short_s, self._long_s = short_s, long_s
-        self.n_rows = 1
-
-    def grade(self, batch: _Lines) -> _Graded:
-        started_s = time.monotonic()
-        rows: list[GradedRow] = []
-        error: InputError | None = None
-        try:
-            rows.extend(self._grade(batch))
-        except InputError as unreadable:
-            error = unreadable
-        took_s = time.monotonic() - started_s
-        if took_s > self._long_s:
-            self.n_rows = 1
-        elif took_s < self._short_s and len(batch) >= self.n_rows:
-            self.n_rows = min(2 * self.n_rows, _BATCH_ROWS)
-        return _Graded(rows, error)
-
-
-def grader_version(score: Grade | None, grades: Mapping[str, Grade]) -> str | None:
-    """Return the grader's version; of several graders NAME:VERSION of each. None is unknown."""
-    if score is not None and score.version:
-        return score.version
-    known = [f"{name}:{grade.version}" for name, grade in sorted(grades.items()) if grade.version]
-    return "+".join(known) or None

@@ -3,9 +3,10 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,8 +17,12 @@ from assay.plugin import Ask, Machine
 from assay.records.capture import Identity
 from assay.records.files import hash_file, hash_folder, short_hash
 from assay.records.spec import Limits, PluginRef, Surroundings
+from assay.run.host import LocalHost
 from assay.run.process import is_program, program_places
 from assay.run.workspace import AGENT_FILES
+
+if TYPE_CHECKING:
+    from assay.adapters.vendor import KnownAgent
 
 _MOST_FILES = 2000
 """Of one folder that the agent reads; what is beyond counts by name and size only."""
@@ -73,49 +78,6 @@ def identity_in(
         template=hash_folder(template, own_mode=True) if template else "",
         offered=_offered(agent, surroundings, template),
     )
-
-
-def differences(old: Identity, new: Identity) -> list[str]:
-    """Say in words where two identities differ."""
-    found: list[str] = []
-    for name in Identity.__struct_fields__:
-        before, after = getattr(old, name), getattr(new, name)
-        if before == after:
-            continue
-        if isinstance(before, dict):
-            found += _changed_entries(_WORDS[name], before, after)
-        else:
-            found.append(f"{_WORDS[name]} ({_shown(before)} before, {_shown(after)} now)")
-    return found
-
-
-_WORDS = {
-    "adapter": "the agent",
-    "program": "the version of the agent's program",
-    "model": "the model",
-    "agent": "the schema or the arguments of the agent",
-    "mcp": "the MCP file",
-    "template": "the workspace template",
-    "offered": "what the agent can read:",
-    "isolation": "the isolation",
-    "env": "the variables let through with --env",
-    "limits": "the limit",
-    "graders": "the grader",
-}
-
-
-def _changed_entries(what: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
-    for key in sorted({*old, *new}):
-        if old.get(key) != new.get(key):
-            yield f"{what} {key} ({_shown(old.get(key))} before, {_shown(new.get(key))} now)"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        value = ", ".join(value)
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(value) if value else "none"
 
 
 def _isolation(around: Surroundings) -> str:
@@ -242,6 +204,25 @@ def asked_version(path: str, machine: Machine, timeout_s: float | None = None) -
         return None
     found = re.search(_VERSION, done.stdout.decode("utf-8", "replace"))
     return found.group() if found else None
+
+
+def look_for(agent: "KnownAgent", patience_s: float | None = None) -> dict[str, Any]:
+    """Describe an agent: whether it is installed, where, and which version.
+
+    With patience_s it is started for its version only where its package does not say it, and for
+    no longer.
+    """
+    path = shutil.which(agent.program)
+    row: dict[str, Any] = msgspec.to_builtins(agent)
+    row |= {"installed": path is not None, "path": path, "version": None, "notes": []}
+    if path is not None:
+        packaged = packaged_version(path) if patience_s is not None else None
+        row["version"] = packaged or asked_version(path, LocalHost(), patience_s)
+        if row["version"] is None:
+            row["notes"].append("does not report its version")
+        elif row["version"] not in agent.tested:
+            row["notes"].append("this version is not one of those we test; it will probably work")
+    return row
 
 
 def _file_version(file: Path) -> str:

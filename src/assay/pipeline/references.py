@@ -22,7 +22,9 @@ def answers(prompt: Prompt, *, no_op: bool) -> dict[str, str]:
     if no_op and reference.strip():
         asked[EMPTY] = ""
     if no_op:
-        asked[UNRELATED] = _unrelated(prompt)
+        hint = (prompt.hint or "").casefold()  # none that has the hint by chance
+        fit = [text for text in _UNRELATED_TEXTS if not hint or hint not in text.casefold()]
+        asked[UNRELATED] = (fit or list(_UNRELATED_TEXTS))[0]
     return asked
 
 
@@ -60,13 +62,6 @@ def validation(prompt: Prompt, verdicts: dict[str, Verdict]) -> Validation:
         wrongly_passes=[name for name, grade in no_op.items() if grade.pass_] or UNSET,
         grader_failure=_broken(verdicts),
     )
-
-
-def _unrelated(prompt: Prompt) -> str:
-    """Choose a sentence that does not contain the hint by chance."""
-    hint = (prompt.hint or "").casefold()
-    fit = [text for text in _UNRELATED_TEXTS if not hint or hint not in text.casefold()]
-    return (fit or list(_UNRELATED_TEXTS))[0]
 
 
 def _broken(verdicts: dict[str, Verdict]) -> str | msgspec.UnsetType:

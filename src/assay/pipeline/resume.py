@@ -8,8 +8,7 @@ import msgspec
 from msgspec import UnsetType
 
 from assay.errors import InputError
-from assay.pipeline.identity import differences
-from assay.records.capture import Identity
+from assay.records.capture import Identity, identity_differences
 from assay.records.journal import RowKey
 from assay.records.spec import PluginRef, TrialSpec
 from assay.records.trial import Allocation, Judged, Trial
@@ -59,13 +58,13 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         if not identity or spec.identity is None:
             msg = f"{where} was made by an earlier version of Assay, or from another prompt"
             raise InputError(msg, hint=_ANOTHER)
-        found = differences(identity, spec.identity)
+        found = identity_differences(identity, spec.identity)
         if not found:
             msg = f"{where} was made from another prompt"
             raise InputError(msg, hint=_ANOTHER)
         # A row that no grader has judged loses nothing when these do.
         may_grade = self.regrade or (self._grades(spec) and not identity.graders)
-        if may_grade and not differences(_ungraded(identity), _ungraded(spec.identity)):
+        if may_grade and not identity_differences(_ungraded(identity), _ungraded(spec.identity)):
             return
         hint = _ANOTHER
         if self.can_regrade and all(what.startswith("the grader ") for what in found):

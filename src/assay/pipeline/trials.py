@@ -12,7 +12,6 @@ from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import InputError, OutputError
-from assay.pipeline.grading import pass_numbers
 from assay.pipeline.resume import Resume
 from assay.pipeline.stages import grade_capture
 from assay.records.journal import Journal, Mode
@@ -50,6 +49,8 @@ def trial_result(spec: TrialSpec, trials: Iterable[Trial], *, graded: bool) -> T
         identity=spec.identity or UNSET,
     )
     if graded:
+        from assay.stats.passk import pass_numbers  # late: numpy
+
         for name, value in pass_numbers(entry.pass_ for entry in result.trials).items():
             setattr(result, name, value)
     return result

@@ -1,5 +1,6 @@
 """Trials as they stand in results.jsonl and trials.jsonl: what was asked, done and found."""
 
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -124,8 +125,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     raw: str = ""
     """Where the raw streams of this attempt are, if it is one of the earlier ones in `retried`."""
     retry_after_ms: float | None = msgspec.field(name="retryAfterMs", default=None)
-    """The provider refused because of too many requests; how long it wants to be left alone, in
-    ms, or 0 if it did not say."""
+    """The provider refused because of too many requests: how long to wait, in ms; 0 if it did not
+    say."""
 
     @property
     def measures_agent(self) -> bool:
@@ -147,6 +148,14 @@ class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     outcome: dict[str, Any] | UnsetType = UNSET
     version: str | UnsetType = UNSET
     """Of the grader: its code and its options."""
+
+
+def grader_version(score: Grade | None, grades: Mapping[str, Grade]) -> str | None:
+    """Return the grader's version; of several graders NAME:VERSION of each. None is unknown."""
+    if score is not None and score.version:
+        return score.version
+    known = [f"{name}:{grade.version}" for name, grade in sorted(grades.items()) if grade.version]
+    return "+".join(known) or None
 
 
 class EarlierGrade(Grade, kw_only=True, frozen=True, rename="camel"):
@@ -257,6 +266,49 @@ class Identity(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_d
     """Time limits in ms; memory in bytes; number of CPUs."""
     graders: dict[str, str] = {}
     """The version of each grader, by its name."""
+
+
+def identity_differences(old: Identity, new: Identity) -> list[str]:
+    """Say in words where two identities differ."""
+    found: list[str] = []
+    for name in Identity.__struct_fields__:
+        before, after = getattr(old, name), getattr(new, name)
+        if before == after:
+            continue
+        if isinstance(before, dict):
+            found += _changed_entries(_IDENTITY_WORDS[name], before, after)
+        else:
+            found.append(f"{_IDENTITY_WORDS[name]} ({_shown(before)} before, {_shown(after)} now)")
+    return found
+
+
+_IDENTITY_WORDS = {
+    "adapter": "the agent",
+    "program": "the version of the agent's program",
+    "model": "the model",
+    "agent": "the schema or the arguments of the agent",
+    "mcp": "the MCP file",
+    "template": "the workspace template",
+    "offered": "what the agent can read:",
+    "isolation": "the isolation",
+    "env": "the variables let through with --env",
+    "limits": "the limit",
+    "graders": "the grader",
+}
+
+
+def _changed_entries(what: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    for key in sorted({*old, *new}):
+        if old.get(key) != new.get(key):
+            yield f"{what} {key} ({_shown(old.get(key))} before, {_shown(new.get(key))} now)"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        value = ", ".join(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value) if value else "none"
 
 
 class WorkspaceChanges(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):

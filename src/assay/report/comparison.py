@@ -177,7 +177,7 @@ def _pairs_table(sections: dict[str, Any]) -> Table:
         rate = _difference(pair["passRate"], pair["adjustedP"])
         score = _difference(pair["score"], pair["adjustedPScore"])
         name = f"{pair['runB']} - {pair['runA']}"
-        rows.append([name, "pass rate", *rate, left_open, _spoken(pair["verdict"]["code"])])
+        rows.append([name, "pass rate", *rate, left_open, _verdict_word(pair["verdict"]["code"])])
         rows.append([name, "score", *score, "-", "-"])
     # p-values are adjusted for the number of pairs, intervals are not.
     difference = "difference, each alone" if len(sections["pairs"]) > 1 else "difference"
@@ -185,7 +185,7 @@ def _pairs_table(sections: dict[str, Any]) -> Table:
     return "Pairs", [*header, "open bounds", "verdict"], rows
 
 
-def _spoken(verdict_code: str) -> str:
+def _verdict_word(verdict_code: str) -> str:
     return verdict_code.replace("-", " ")
 
 

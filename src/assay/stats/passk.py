@@ -1,10 +1,13 @@
 """pass@k and pass^k: the seed's plug-in formulas, and the unbiased ones with intervals."""
 
+from collections.abc import Iterable
 from functools import partial
 from math import comb
+from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 from numpy.typing import ArrayLike
 
 from assay.records.trial import PassAtK
@@ -189,6 +192,18 @@ def seed_pass_k(n_passed: int, n: int) -> tuple[float, float]:
         raise ValueError(msg)
     rate = n_passed / n
     return 1 - (1 - rate) ** n, rate**n
+
+
+def pass_numbers(passes: Iterable[bool | UnsetType]) -> dict[str, Any]:
+    """Return what the row of a prompt says about its trials; UNSET is one without a verdict."""
+    measured = [passed for passed in passes if passed is not UNSET]
+    n_passed, n_measured = sum(measured), len(measured)
+    numbers: dict[str, Any] = dict.fromkeys(("pass_rate", "pass_at_k", "pass_exp_k"), UNSET)
+    if n_measured:
+        at_k, exp_k = seed_pass_k(n_passed, n_measured)
+        rate = n_passed / n_measured
+        numbers = {"pass_rate": rate, "pass_at_k": at_k, "pass_exp_k": exp_k}
+    return {**numbers, "n_measured": n_measured, "per_k": prompt_pass_k(n_passed, n_measured)}
 
 
 def _chances(n_passed: int, n_measured: int, k: int, rate: Interval) -> PassAtK:

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from assay.compare.sampling import SHEET_ROWS, draw_sheet, sheet_lines
 from assay.errors import AssayError
-from assay.pipeline.sampling import SHEET_ROWS, draw_sheet, sheet_lines
 from assay.records.reports import LabelRow
 from assay.records.rows import open_rows
 from assay.records.text import with_trial

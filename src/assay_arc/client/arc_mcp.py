@@ -66,7 +66,13 @@ def _result(game: GameConnection, method: str, params: Any) -> dict[str, Any]:
         raise RpcError(INVALID_PARAMS, "params must be an object")
     match method:
         case "initialize":
-            return _initialize(params)
+            asked = params.get("protocolVersion")
+            return {
+                "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
+                "capabilities": {"tools": {"listChanged": False}},
+                "serverInfo": {"name": "arc", "version": "1"},
+                "instructions": INSTRUCTIONS,
+            }
         case "ping":
             return {}
         case "tools/list":
@@ -77,16 +83,6 @@ def _result(game: GameConnection, method: str, params: Any) -> dict[str, Any]:
             return _call(game, params)
         case _:
             raise RpcError(NO_METHOD, f"unknown method {method}")
-
-
-def _initialize(params: dict[str, Any]) -> dict[str, Any]:
-    asked = params.get("protocolVersion")
-    return {
-        "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
-        "capabilities": {"tools": {"listChanged": False}},
-        "serverInfo": {"name": "arc", "version": "1"},
-        "instructions": INSTRUCTIONS,
-    }
 
 
 def _call(game: GameConnection, params: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +130,16 @@ PIXEL = {"type": "integer", "minimum": 0, "maximum": 63}
 def tool_list() -> list[dict[str, Any]]:
     """The tools; what the game does not show is not offered."""
     ways = shown_ways()
-    tools = _all_tools()
+    image = {"type": "boolean", "description": "also give the picture as an image"}
+    frames = {"type": "boolean", "description": "show the last animation frame by frame"}
+    action = {"type": "string", "description": "ACTION1 to ACTION7"}
+    tools = [
+        _tool("look", LOOK, {"image": image, "frames": frames}, []),
+        _tool("act", ACT, {"action": action, "full": FULL}, ["action"]),
+        _tool("click", CLICK, {"x": PIXEL, "y": PIXEL, "full": FULL}, ["x", "y"]),
+        _tool("reset", RESET, {}, []),
+        _tool("status", STATUS, {}, []),
+    ]
     if ways == {"image", "grid", "diff"}:
         return tools
     look, act, click = tools[:3]
@@ -150,19 +155,6 @@ def tool_list() -> list[dict[str, Any]]:
         elif "grid" not in ways:
             tool["inputSchema"]["properties"].pop("full")
     return tools
-
-
-def _all_tools() -> list[dict[str, Any]]:
-    image = {"type": "boolean", "description": "also give the picture as an image"}
-    frames = {"type": "boolean", "description": "show the last animation frame by frame"}
-    action = {"type": "string", "description": "ACTION1 to ACTION7"}
-    return [
-        _tool("look", LOOK, {"image": image, "frames": frames}, []),
-        _tool("act", ACT, {"action": action, "full": FULL}, ["action"]),
-        _tool("click", CLICK, {"x": PIXEL, "y": PIXEL, "full": FULL}, ["x", "y"]),
-        _tool("reset", RESET, {}, []),
-        _tool("status", STATUS, {}, []),
-    ]
 
 
 def tool_request(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:

@@ -33,7 +33,7 @@ from assay_arc.importing import (
     ImportedRun,
     ImportSource,
     KnownGame,
-    Spent,
+    RunUsage,
     Transcript,
     import_results,
 )
@@ -197,7 +197,7 @@ def read_transcript(harness: str, path: Path) -> Transcript:
     used = reading.usage or Usage()
     counts = [n for n in (used.input_tokens, used.output_tokens) if isinstance(n, int)]
     thoughts = [len(step.content) for step in reading.steps if isinstance(step, Thought)]
-    spent = Spent(
+    spent = RunUsage(
         cost_usd=used.cost_usd or None,
         tokens=sum(counts) if counts else None,
         reasoning_chars=sum(thoughts),

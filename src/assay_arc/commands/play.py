@@ -8,7 +8,6 @@ import time
 import tty
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import click
@@ -76,7 +75,16 @@ def command(game: str, **given: Any) -> None:
         with closing(world.connect()) as connection:
             _play(connection)
         world.evidence(TurnEnd())
-    _print_result(log)
+    result = derive_result(read_log(log))
+    score = score_game(result)
+    percent = "no score: " + (score.reason or "") if score.score_percent is None else ""
+    click.echo(
+        f"{result.game_id}: {result.levels_completed}/{result.level_count} levels, "
+        f"{counted_noun(result.steps, 'action')}, {counted_noun(result.resets, 'reset')}, "
+        f"stopped: {result.stop_reason.replace('_', ' ')}; "
+        f"{percent or f'{score.score_percent:.1f} / 100'}"
+    )
+    click.echo(f"Log: {log}")
 
 
 def _play(game: GameConnection) -> None:
@@ -116,19 +124,6 @@ def _lines() -> Iterator[dict[str, Any]]:
                 yield KEYS[digit]
             case _:
                 yield {"op": "act", "action": words[0]}
-
-
-def _print_result(log: Path) -> None:
-    result = derive_result(read_log(log))
-    score = score_game(result)
-    percent = "no score: " + (score.reason or "") if score.score_percent is None else ""
-    click.echo(
-        f"{result.game_id}: {result.levels_completed}/{result.level_count} levels, "
-        f"{counted_noun(result.steps, 'action')}, {counted_noun(result.resets, 'reset')}, "
-        f"stopped: {result.stop_reason.replace('_', ' ')}; "
-        f"{percent or f'{score.score_percent:.1f} / 100'}"
-    )
-    click.echo(f"Log: {log}")
 
 
 # Report clicks (1000), as decimal numbers (1006, "SGR").

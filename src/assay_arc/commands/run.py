@@ -25,12 +25,14 @@ from assay.cli.parameters import (
     Decorator,
     WithSandbox,
     concurrency_option,
+    env_option,
     help_option,
     isolate_option,
     model_option,
     progress_option,
     rate_option,
     retries_option,
+    stall_option,
 )
 from assay.cli.progress import Progress
 from assay.errors import Interrupted
@@ -43,7 +45,7 @@ from assay_arc.benchmark import run_tools
 from assay_arc.cards import RESULTS
 from assay_arc.catalog import GameInfo, choose_from, choose_games, list_games
 from assay_arc.commands.shared import Place, need_toolkit, open_place, place_options
-from assay_arc.log import Shows
+from assay_arc.log import DisplayOptions
 from assay_arc.online import (
     BASE_URL,
     KEY_NAME,
@@ -53,7 +55,7 @@ from assay_arc.online import (
     start_card,
 )
 from assay_arc.report import unmeasured_words
-from assay_arc.run import DEFAULT_TIMEOUT_MS, ArcRun, Pace, PlannedOptions
+from assay_arc.run import DEFAULT_TIMEOUT_MS, ArcRun, PlannedOptions
 from assay_arc.store import (
     META,
     RECORDED,
@@ -67,9 +69,6 @@ from assay_arc.store import (
     write_json,
 )
 from assay_arc.world import NOT_OFFERED
-
-positive = click.FloatRange(min=0, min_open=True)
-
 
 ablation_options: list[Decorator] = [
     click.option(
@@ -210,34 +209,22 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "-t",
     "--timeout",
-    type=positive,
+    type=click.FloatRange(min=0, min_open=True),
     metavar="MS",
     help="Time limit for a game, in milliseconds. Default: 1800000 (30 minutes).",
 )
-@click.option(
-    "--stall",
-    type=positive,
-    metavar="SECONDS",
-    help="Kill an agent that prints nothing for this many seconds. Default: never.",
-)
+@stall_option
 @isolate_option
 @with_options(confinement_options)
-@click.option(
-    "--env",
-    "env_names",
-    multiple=True,
-    metavar="NAME",
-    help="With --isolate, --sandbox or --container, pass this environment variable through. "
-    "May be repeated.",
-)
+@env_option
 @retries_option
 @click.option(
     "--max-cost",
     type=click.FloatRange(min=0),
     metavar="USD",
     help="Start no more games once this many US dollars are spent or reserved for running games. "
-    "For each, as much is reserved as the most expensive game so far has cost; before one has "
-    "ended, an even share of the limit. Default: no limit.",
+    "Each reserves as much as the most expensive game so far has cost, or an even share of the "
+    "limit until one has ended. Default: no limit.",
 )
 @rate_option
 @with_options(executor_options)
@@ -353,15 +340,15 @@ def _end(*runs: StoredRun) -> None:
 def _play(stored: StoredRun, options: RunOptions) -> StoredRun:
     run = ArcRun(stored)
     progress = _GameProgress(stored, options)
-    pace = Pace(
-        workers=options.concurrency,
+    request = run.request(
+        jobs=options.concurrency,
         retries=options.retries,
         max_cost=options.max_cost,
         rate_per_s=options.rate,
         executor=executor_ref(options.executor, options.address),
     )
     try:
-        run.play(pace, progress)
+        run.play(request, progress)
     except (KeyboardInterrupt, Interrupted):
         click.echo(f"Continue with: {stored.resume_command}", err=True)
         raise
@@ -418,7 +405,7 @@ def new_run(
         model=str(agent.options.get("model") or "unknown"),
         mcp_servers=["arc"] if options.mcp else [],
     )
-    shows = Shows(image=options.image, grid=options.grid, diff=options.diff)
+    shows = DisplayOptions(image=options.image, grid=options.grid, diff=options.diff)
     confinement = {
         "sandbox": options.sandbox,
         "container": options.container,

@@ -50,7 +50,15 @@ def command(run: str, root: Path, env_dir: Path | None, debug: bool) -> None:
     place = open_place(root, env_dir)
     stored = place.store.find(run)
     if missing := missing_logs(stored.folder):
-        _mark_missing(stored, missing)
+        meta = stored.meta
+        meta.verified, meta.verification = UNVERIFIED, f"{missing[0]}: the log is missing"
+        write_json(stored.folder / META, meta)
+        mark_scores(stored, UNVERIFIED)  # they stay, since they cannot be computed again
+        msg = f"run {meta.run_id} is now marked unverified: missing: {', '.join(missing)}"
+        raise StoreProblem(
+            msg,
+            hint="put the logs back into the folder of the run and verify it again, or play again",
+        )
     played, _ = derive_played(stored.folder, stored.meta)
     logged = [one for one in played if one.log is not None]
     if not logged:
@@ -76,18 +84,6 @@ def _no_logs(stored: StoredRun) -> StoreProblem:
     msg = f"run {run_id} has no logs: nothing was measured in it"
     return StoreProblem(
         msg, hint=f"see the reasons with: assay arc report {run_id}{stored.store.option}"
-    )
-
-
-def _mark_missing(stored: StoredRun, missing: Sequence[str]) -> None:
-    """Store that logs are missing; the scores stay, since they cannot be computed again."""
-    meta = stored.meta
-    meta.verified, meta.verification = UNVERIFIED, f"{missing[0]}: the log is missing"
-    write_json(stored.folder / META, meta)
-    mark_scores(stored, UNVERIFIED)
-    msg = f"run {meta.run_id} is now marked unverified: missing: {', '.join(missing)}"
-    raise StoreProblem(
-        msg, hint="put the logs back into the folder of the run and verify it again, or play again"
     )
 
 

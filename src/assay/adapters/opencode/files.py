@@ -69,7 +69,7 @@ def _read(path: Path, database: OpenCodeDb) -> None:
         if log.exists():
             data = log.read_bytes()
             copy.with_name(copy.name + "-wal").write_bytes(
-                mend_wal(data) if _REDACTED in data else data
+                repair_wal(data) if _REDACTED in data else data
             )
         with closing(sqlite3.connect(copy)) as connection:
             for session_id, version, agent, model in connection.execute(_SESSIONS):
@@ -223,7 +223,7 @@ _FRAME_HEADER = 24
 _WORD = 0xFFFFFFFF
 
 
-def mend_wal(data: bytes) -> bytes:
+def repair_wal(data: bytes) -> bytes:
     """Return a SQLite write-ahead log with its checksums computed again.
 
     The format is described in "WAL Mode File Format" of SQLite's documentation.

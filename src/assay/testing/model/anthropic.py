@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from assay.testing.model.exchange import (
-    Asked,
     Conversation,
     Event,
     Item,
     JsonObject,
+    ModelRequest,
     OfferedTool,
     Reply,
     ReplyCall,
@@ -33,9 +33,9 @@ _ERROR_TYPES = {
 _SIGNATURE = "c2NyaXB0ZWQtc2lnbmF0dXJl"
 
 
-def read(asked: Asked) -> Conversation:
+def read(request: ModelRequest) -> Conversation:
     """Read a Messages request."""
-    body = asked.body
+    body = request.body
     output = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}
     return Conversation(
         provider="anthropic",

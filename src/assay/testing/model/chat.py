@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from assay.testing.model.exchange import (
     FIXED_TIME_S,
-    Asked,
     Conversation,
     Event,
     Item,
     JsonObject,
+    ModelRequest,
     OfferedTool,
     Reply,
     ReplyCall,
@@ -42,9 +42,9 @@ def error_body(fault: Fault) -> JsonObject:
 _STOP = {"end": "stop", "tool": "tool_calls", "length": "length", "refusal": "content_filter"}
 
 
-def read(asked: Asked) -> Conversation:
+def read(request: ModelRequest) -> Conversation:
     """Read a chat completions request."""
-    body = asked.body
+    body = request.body
     answer_format = body.get("response_format") or {}
     return Conversation(
         provider="chat",

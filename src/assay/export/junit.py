@@ -56,7 +56,7 @@ def _case(where: str, name: str, trial: ShownTrial) -> tuple[str, float, str]:
         kind = "failure"
         cause = failure.cause if failure else "graded"
         why = (failure.message if failure else "") or trial.grader_words or "failed"
-        output = _clean(str(trial.output or ""))
+        output = escape_text(_ILLEGAL.sub("�", str(trial.output or "")[:_MOST_TEXT]))
         inner = f"<failure type={_name(cause)} message={_name(why)}>{output}</failure>"
     text = f'<testcase classname={_name(where)} name={_name(name)} time="{time_s:.3f}"'
     return kind, time_s, f"{text}>{inner}</testcase>\n" if inner else f"{text}/>\n"
@@ -71,7 +71,3 @@ def _why_ungraded(trial: ShownTrial) -> str:
 def _name(text: str) -> str:
     # A parser turns a bare line feed in an attribute into a space.
     return quoteattr(_ILLEGAL.sub("�", text[:_MOST_TEXT]), {"\n": "&#10;", "\r": "&#13;"})
-
-
-def _clean(text: str) -> str:
-    return escape_text(_ILLEGAL.sub("�", text[:_MOST_TEXT]))

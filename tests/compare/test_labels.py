@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
+from assay.compare.labels import Matches, match_labels, read_labels
 from assay.errors import InputError
-from assay.pipeline.grading import grader_version
-from assay.pipeline.labels import Matches, match_labels, read_labels
-from assay.records.capture import Grade
+from assay.records.capture import Grade, grader_version
 from assay.records.rows import RowFile
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 
 from assay.errors import AssayError, InputError, UsageError
+from assay.export.table import COLUMNS, duckdb_module, explained_memory
 from assay.records.files import copy_stream, temporary_folder
 from assay.records.forked import compute_in_child_process
 from assay.records.memory import free_memory
 from assay.records.rows import BOM, open_rows, read_lines
 from assay.records.trial import NUMBER
 from assay.records.trial.files import HINT, trials_of
-from assay.report.table import COLUMNS, duckdb_module, explained_memory
 
 _STEP = {
     "type": "VARCHAR",
@@ -217,7 +217,10 @@ class Database:
         self._scratch = folder / "scratch"
         self._scratch.mkdir()
         self._largest = _LARGEST[0]
-        fitting = _fitting(free_memory())
+        free = free_memory()
+        limit = max(_LEAST_MEMORY, min(_MOST_MEMORY, free // 3))
+        threads = max(1, min(free // _OF_A_THREAD, os.cpu_count() or 1))
+        fitting = {"memory_limit": f"{limit >> 20}MiB", "threads": str(threads)}
         self._connection = self._explaining(partial(duckdb.connect, config=fitting))
         paths = ", ".join(_quoted(str(source.readable)) for source in sources)
         for setting in (
@@ -348,13 +351,6 @@ class Database:
         except self._duckdb.Error as error:
             return str(error).partition("\n")[0].rpartition("in line 1: ")[2].strip()
         return ""
-
-
-def _fitting(free: int) -> dict[str, str]:
-    """Return settings with which a query fits in so many bytes of memory."""
-    limit = max(_LEAST_MEMORY, min(_MOST_MEMORY, free // 3))
-    threads = max(1, min(free // _OF_A_THREAD, os.cpu_count() or 1))
-    return {"memory_limit": f"{limit >> 20}MiB", "threads": str(threads)}
 
 
 def _readable(path: Path, link: Path) -> Path:

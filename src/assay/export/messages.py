@@ -113,7 +113,15 @@ def _answers(steps: Sequence[AnyStep], thoughts: Thoughts, n_before: int) -> lis
         elif isinstance(step, ToolCall):
             call_id = step.call_id or f"call_{n_before + len(messages)}"
             message = _assistant(said, thought, thoughts)
-            messages += [message | {"tool_calls": [_call(step, call_id)]}, _result(step, call_id)]
+            function = {"name": step.name, "arguments": _arguments(step)}
+            content = step.error or "" if step.output in (UNSET, None) else step.output
+            if not isinstance(content, str):
+                content = msgspec.json.encode(content).decode()
+            messages += [
+                message
+                | {"tool_calls": [{"id": call_id, "type": "function", "function": function}]},
+                {"role": "tool", "tool_call_id": call_id, "name": step.name, "content": content},
+            ]
             thought, said = "", ""
     if said:
         messages.append(_assistant(said, thought, thoughts))
@@ -127,18 +135,6 @@ def _assistant(said: str, thought: str, thoughts: Thoughts) -> ChatMessage:
     elif thought and thoughts == "tags":
         message["content"] = f"<think>\n{thought}\n</think>\n\n{said}"
     return message
-
-
-def _call(step: ToolCall, call_id: str) -> dict[str, Any]:
-    function = {"name": step.name, "arguments": _arguments(step)}
-    return {"id": call_id, "type": "function", "function": function}
-
-
-def _result(step: ToolCall, call_id: str) -> ChatMessage:
-    content = step.error or "" if step.output in (UNSET, None) else step.output
-    if not isinstance(content, str):
-        content = msgspec.json.encode(content).decode()
-    return {"role": "tool", "tool_call_id": call_id, "name": step.name, "content": content}
 
 
 def _arguments(step: ToolCall) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.pipeline.sampling import draw_failures, draw_sheet, read_samples, sheet_lines, snippet
+from assay.compare.sampling import draw_failures, draw_sheet, read_samples, sheet_lines, snippet
 from assay.records.capture import Message
 from assay.records.rows import RowFile
 

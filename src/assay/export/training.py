@@ -6,14 +6,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from assay.pipeline.prompts import fits
-from assay.records.reports import ExportSummary
-from assay.records.rows import RowFile, Spot
-from assay.records.spec import Prompt
-from assay.records.trial import Trial
-from assay.records.trial.files import trial_at, trials_of
-from assay.report.atif import trajectory
-from assay.report.messages import (
+from assay.export.atif import trajectory
+from assay.export.messages import (
     ChatMessage,
     Thoughts,
     ToolBook,
@@ -21,7 +15,13 @@ from assay.report.messages import (
     is_answered,
     sharegpt,
 )
-from assay.report.table import TableRow, table_row
+from assay.export.table import TableRow, table_row
+from assay.pipeline.prompts import fits
+from assay.records.reports import ExportSummary
+from assay.records.rows import RowFile, Spot
+from assay.records.spec import Prompt
+from assay.records.trial import Trial
+from assay.records.trial.files import trial_at, trials_of
 from assay.run.workspace import our_secrets
 
 type Format = Literal["sft", "dpo", "kto", "sharegpt", "atif", "table"]
@@ -29,7 +29,7 @@ type Only = Literal["passed", "failed", "graded"]
 type Example = dict[str, Any]
 
 
-class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+class TrialFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which trials are wanted."""
 
     only: Only | None = None
@@ -55,7 +55,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 class Export:
     """One export: reads files, counts what is left out and why."""
 
-    def __init__(self, files: Sequence[RowFile], chosen: Chosen, thoughts: Thoughts) -> None:
+    def __init__(self, files: Sequence[RowFile], chosen: TrialFilter, thoughts: Thoughts) -> None:
         self._files = files
         self._chosen = chosen
         self._thoughts: Thoughts = thoughts

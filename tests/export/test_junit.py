@@ -5,7 +5,7 @@ from io import BytesIO
 from typing import Any
 from xml.etree import ElementTree
 
-from assay.report.junit import write_junit
+from assay.export.junit import write_junit
 
 
 def written(*rows: dict[str, Any]) -> ElementTree.Element:

@@ -1,6 +1,7 @@
 """Regression fixtures: recorded trials whose verdicts a test asserts again and again."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -8,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from assay.pipeline.export import Chosen
-from assay.pipeline.stages import grade_all
+from assay.export.training import TrialFilter
+from assay.pipeline.grade import grade_all
 from assay.records.capture import Grade, Timing
 from assay.records.rows import RowFile, Spot
 from assay.records.spec import PluginRef, Prompt
@@ -47,7 +48,7 @@ class Fixture(msgspec.Struct, frozen=True):
     verdict: Grade
 
 
-class Differing(msgspec.Struct, frozen=True):
+class ChangedVerdict(msgspec.Struct, frozen=True):
     """A trial that the graders judge otherwise than the file says."""
 
     id: str
@@ -57,7 +58,7 @@ class Differing(msgspec.Struct, frozen=True):
 
 
 def choose_fixtures(
-    files: Sequence[RowFile], chosen: Chosen, ids: Sequence[str], left_out: dict[str, int]
+    files: Sequence[RowFile], chosen: TrialFilter, ids: Sequence[str], left_out: dict[str, int]
 ) -> list[Fixture]:
     """Return the graded trials that are wanted; count the others by the reason."""
     found: list[tuple[RowFile, Spot, Trial]] = []
@@ -72,9 +73,9 @@ def choose_fixtures(
     return [_fixture(*place, name) for place, name in zip(found, names, strict=True)]
 
 
-def judged_otherwise(
+def changed_verdicts(
     fixtures: Sequence[Fixture], graders: Sequence[PluginRef]
-) -> Iterator[Differing]:
+) -> Iterator[ChangedVerdict]:
     """Ask the graders; yield the trials to which they now give another verdict."""
     lines = [(one.row.id, msgspec.json.encode(one.row)) for one in fixtures]
     for fixture, graded in zip(fixtures, grade_all(lines, graders), strict=True):
@@ -82,7 +83,7 @@ def judged_otherwise(
         now = verdict.score
         if now is None or now.pass_ != recorded.pass_ or abs(now.score - recorded.score) > 1e-9:
             why = next(iter(verdict.broken.values()), "") or (now.reasoning or "" if now else "")
-            yield Differing(fixture.row.id, recorded, now, why)
+            yield ChangedVerdict(fixture.row.id, recorded, now, why)
 
 
 def grader_words(text: str, ref: PluginRef, folder: Path) -> tuple[str, str]:
@@ -94,7 +95,31 @@ def grader_words(text: str, ref: PluginRef, folder: Path) -> tuple[str, str]:
     return ("serve:" if ref.name == "serve" else "", Path(relative).as_posix())
 
 
-def _why_not(trial: Trial, chosen: Chosen, ids: Sequence[str]) -> str | None:
+def fixture_paths(folder: Path) -> dict[str, Path]:
+    """Return where the test and its data go: test, prompts and trials."""
+    # Pytest wants test files of different names, so it is called after its folder.
+    name = re.sub(r"\W+", "_", folder.resolve().name.removeprefix("test_")).strip("_") or "trials"
+    return {
+        "test": folder / f"test_{name}.py",
+        "prompts": folder / "prompts.jsonl",
+        "trials": folder / "trials.jsonl",
+    }
+
+
+def encode_fixtures(
+    fixtures: Sequence[Fixture], graders: Sequence[tuple[str, str]], paths: dict[str, Path]
+) -> dict[Path, bytes]:
+    """Return the content of each file; graders are what grader_words returned."""
+    listed = "\n".join(f"    ({words!r}, {file!r})," for words, file in graders)
+    encoder = msgspec.json.Encoder()
+    return {
+        paths["prompts"]: encoder.encode_lines([one.prompt for one in fixtures]),
+        paths["trials"]: encoder.encode_lines([one.row for one in fixtures]),
+        paths["test"]: _TEST.replace("@GRADERS@", listed).encode(),
+    }
+
+
+def _why_not(trial: Trial, chosen: TrialFilter, ids: Sequence[str]) -> str | None:
     if ids and not any(fnmatchcase(trial.id, pattern) for pattern in ids):
         return OTHER_ID
     if why := chosen.why_not(trial):
@@ -141,3 +166,49 @@ def _fixture(file: RowFile, spot: Spot, trial: Trial, name: str) -> Fixture:
     asked = {**msgspec.to_builtins(prompt), **extra}
     masked = our_secrets().mask_record
     return Fixture(prompt=masked(asked), row=masked(row), verdict=verdict)
+
+
+_TEST = '''"""Recorded trials get the verdicts that they got when this was written.
+
+Written by `assay fixtures`. The trials are replayed, so no agent is started and nothing is paid.
+After a change of the prompts or of the graders that is meant, write the folder again.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+GRADERS = [
+@GRADERS@
+]
+"""For -g: words, and a file beside this one."""
+TRIALS = [json.loads(line) for line in (HERE / "trials.jsonl").read_bytes().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("replayed")
+    command = [sys.executable, "-m", "assay", "capture", str(HERE / "prompts.jsonl"), "-q"]
+    command += ["-s", f"replay:{HERE / 'trials.jsonl'}", "-o", str(folder / "results.jsonl")]
+    for words, file in GRADERS:
+        command += ["-g", words + (str(HERE / file) if file else "")]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (folder / "results.jsonl").read_bytes().splitlines()]
+    return {row["id"]: row for row in rows}
+
+
+@pytest.mark.parametrize("trial", TRIALS, ids=[trial["id"] for trial in TRIALS])
+def test_verdict(trial, replayed):
+    row = replayed[trial["id"]]
+    assert row["output"] == trial["output"]
+    assert row["trajectory"] == trial["trajectory"]
+    assert "score" in row, row.get("graderFailures", row.get("failure"))
+    reasoning = row["score"].get("reasoning")
+    assert row["score"]["pass"] == trial["score"]["pass"], reasoning
+    assert row["score"]["score"] == pytest.approx(trial["score"]["score"]), reasoning
+'''

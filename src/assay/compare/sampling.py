@@ -6,8 +6,7 @@ import heapq
 import msgspec
 from msgspec import UNSET
 
-from assay.pipeline.grading import grader_version
-from assay.records.capture import AnyStep
+from assay.records.capture import AnyStep, grader_version
 from assay.records.reports import CalibrationSample, LabelRow
 from assay.records.rows import RowFile, Spot
 from assay.records.trial import Verdict
@@ -17,7 +16,7 @@ FAILURES_DRAWN = 10
 SHEET_ROWS = 50
 
 
-class Drawn(msgspec.Struct, kw_only=True):
+class RowSample(msgspec.Struct, kw_only=True):
     """The positions of the drawn rows, and what they were drawn from."""
 
     spots: list[Spot]
@@ -34,7 +33,7 @@ class Drawn(msgspec.Struct, kw_only=True):
     """Rows that do not measure the agent, and so cannot be graded."""
 
 
-def draw_failures(rows: RowFile, size: int, seed: int) -> Drawn:
+def draw_failures(rows: RowFile, size: int, seed: int) -> RowSample:
     """Draw some of the rows that a grader failed; they stay in the order of the file."""
     reservoir = _Reservoir(size, f"failures:{seed}")
     n_undecided = n_graded = n_ungraded = n_unmeasured = 0
@@ -50,7 +49,7 @@ def draw_failures(rows: RowFile, size: int, seed: int) -> Drawn:
             reservoir.offer(row.id, spot)
         else:
             n_undecided += 1
-    return Drawn(
+    return RowSample(
         spots=sorted(reservoir.drawn(size)),
         n_rows=reservoir.n_offered,
         n_undecided=n_undecided,
@@ -60,7 +59,7 @@ def draw_failures(rows: RowFile, size: int, seed: int) -> Drawn:
     )
 
 
-def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> Drawn:
+def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> RowSample:
     """Draw graded rows, stratified by verdict and category, and shuffle them.
 
     Proportional shares make the labelled rows represent the file without weights.
@@ -82,7 +81,7 @@ def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> Drawn:
         for reservoir, n in zip(reservoirs.values(), counts, strict=True)
         for spot in reservoir.drawn(n)
     ]
-    return Drawn(
+    return RowSample(
         spots=sorted(spots, key=lambda spot: _hash(f"order:{seed}", str(spot.offset))),
         n_rows=sum(reservoir.n_offered for reservoir in reservoirs.values()),
         n_undecided=n_undecided,

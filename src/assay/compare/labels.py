@@ -1,19 +1,17 @@
 """Compare the labels that people gave outputs with a grader's verdicts on the same outputs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from assay.errors import InputError
-from assay.pipeline.grading import grader_version
-from assay.pipeline.stages import grade_all
-from assay.records.capture import Grade
+from assay.records.capture import Grade, grader_version
 from assay.records.reports import Disagreement, Estimate, LabelReport, LabelRow, Stale
-from assay.records.rows import RowFile, Spot
-from assay.records.spec import PluginRef
+from assay.records.rows import Place, RowFile, Spot
 from assay.records.text import with_trial
+from assay.records.trial import Verdict
 from assay.records.trial.views import JudgedView
 from assay.stats.agreement import (
     Agreement,
@@ -27,6 +25,8 @@ from assay.stats.rates import Interval, wilson_interval
 _YES = (True, 1, "pass", "true", "yes")
 _NO = (False, 0, "fail", "false", "no")
 _UNSURE = ("ambiguous", "unsure", "unclear")
+type GradeAgain = Callable[[list[tuple[Place, bytes]]], Iterable[Verdict]]
+"""Asks other graders about some rows of a file."""
 
 
 class Labels(msgspec.Struct, kw_only=True):
@@ -141,15 +141,15 @@ _NO_RATE = (
 
 
 def compare_with_labels(
-    results: RowFile, sheet: RowFile, graders: Sequence[PluginRef], workers: int
+    results: RowFile, sheet: RowFile, grade_again: GradeAgain | None = None
 ) -> LabelReport:
     """Compare the verdicts in the results, or those of other graders, with the labels."""
     labels = read_labels(sheet)
     matches = match_labels(results, labels)
     found = list(matches.found.values())
     broken: dict[str, str] = {}
-    if graders:
-        found, broken = _grade_again(results, found, graders, workers)
+    if grade_again:
+        found, broken = _graded_again(results, found, grade_again)
     if not found:
         raise _nothing_to_compare(sheet, labels, matches, broken)
     agreement = measure_agreement(
@@ -158,7 +158,7 @@ def compare_with_labels(
     report = _report(labels, matches, found, agreement)
     report.grader_failures = broken or UNSET
     drawn = all(labels.rows[m.id].grader_version == m.version is not None for m in found)
-    notes = [_NO_RATE] if graders else _set_pass_rates(report, agreement, matches, drawn=drawn)
+    notes = [_NO_RATE] if grade_again else _set_pass_rates(report, agreement, matches, drawn=drawn)
     report.warnings = [*_warnings(report, agreement, matches), *notes]
     return report
 
@@ -192,15 +192,13 @@ def _report(
     )
 
 
-def _grade_again(
-    results: RowFile, found: list[Match], graders: Sequence[PluginRef], workers: int
+def _graded_again(
+    results: RowFile, found: list[Match], grade_again: GradeAgain
 ) -> tuple[list[Match], dict[str, str]]:
     lines = [(results.place(match.spot), results.line_at(match.spot)) for match in found]
     again: list[Match] = []
     broken: dict[str, str] = {}
-    graded = grade_all(lines, graders, workers)
-    for match, row in zip(found, graded, strict=True):
-        verdict = row.verdict
+    for match, verdict in zip(found, grade_again(lines), strict=True):
         if verdict.score is None:
             broken[match.id] = "; ".join(verdict.broken.values()) or "no verdict"
         else:

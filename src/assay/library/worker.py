@@ -39,7 +39,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """The trial that has just finished; None at the beginning."""
 
 
-class _Begun(msgspec.Struct, frozen=True, tag=True):
+class _Started(msgspec.Struct, frozen=True, tag=True):
     n_total: int
     n_before: int = 0
     """Trials that have finished before, and of which nothing is sent."""
@@ -69,7 +69,7 @@ class _Over(msgspec.Struct, frozen=True, tag=True):
     pass
 
 
-type _Message = _Begun | _Finished | _Note | _Failed | _Result | _Over
+type _Message = _Started | _Finished | _Note | _Failed | _Result | _Over
 _MESSAGES: msgspec.msgpack.Decoder[_Message] = msgspec.msgpack.Decoder(_Message)
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -95,15 +95,15 @@ class Reader:
             why = background.how_it_ended or "the process that ran the trials ended too early"
             raise AssayError(why, hint="what has finished is kept: run the same again")
         match _MESSAGES.decode(message):
-            case _Begun(n_total, n_before):
+            case _Started(n_total, n_before):
                 self._n_total, self._n_done = n_total, n_before
-                self._tell(None)
+                self._report_progress(None)
             case _Finished(row, cost_usd):
                 self._n_done, self._cost_usd = self._n_done + 1, cost_usd
                 self.rows.append(row)
                 (trial,) = trials_in(row, self._source)
                 self._n_passed += trial.passed is True
-                self._tell(trial)
+                self._report_progress(trial)
             case _Note(text):
                 warnings.warn(text, AssayWarning, stacklevel=5)
             case _Failed(kind, words, hint):
@@ -113,7 +113,7 @@ class Reader:
             case _Over():
                 self.is_over = True
 
-    def _tell(self, trial: Trial | None) -> None:
+    def _report_progress(self, trial: Trial | None) -> None:
         if self._on_progress is not None:
             self._on_progress(
                 Progress(
@@ -126,10 +126,10 @@ class Reader:
             )
 
 
-def tell_errors(work: Callable[[Send], object]) -> Callable[[Send], None]:
+def with_errors_sent(work: Callable[[Send], object]) -> Callable[[Send], None]:
     """Return the work with a message at its end: that it is over, or how it failed."""
 
-    def told(send: Send) -> None:
+    def guarded(send: Send) -> None:
         try:
             value = work(send)
             if value is not None:
@@ -141,7 +141,7 @@ def tell_errors(work: Callable[[Send], object]) -> Callable[[Send], None]:
             words = f"the run failed: {type(error).__name__}: {error}"
             send(_encode(_Failed("AssayError", words, traceback.format_exc())))
 
-    return told
+    return guarded
 
 
 def compute(
@@ -151,14 +151,14 @@ def compute(
 ) -> Any:
     """Return what work returns, from a process of its own."""
     reader = Reader("", on_progress)
-    background = Background(tell_errors(work), known)
+    background = Background(with_errors_sent(work), known)
     with closing(background):
         while not reader.is_over:
             reader.take(background.receive(), background)
     return reader.value
 
 
-def run_request(make: Callable[[], RunRequest], send: Send) -> None:
+def execute_request(make: Callable[[], RunRequest], send: Send) -> None:
     """Plan and execute a request; tell of what happens."""
     request = make()
     batch = plan(request)
@@ -168,7 +168,7 @@ def run_request(make: Callable[[], RunRequest], send: Send) -> None:
     if request.max_cost is not None:
         budget = Budget(request.max_cost, len(batch.specs))
         batch = msgspec.structs.replace(batch, budget=budget)
-    progress = _Sending(request, batch.specs, batch.budget, send)
+    progress = _SendingProgress(request, batch.specs, batch.budget, send)
     for _ in execute(batch, progress=progress):
         pass
     if n_left := progress.n_left:
@@ -177,7 +177,7 @@ def run_request(make: Callable[[], RunRequest], send: Send) -> None:
         send(_encode(_Note(text)))
 
 
-class _Sending(BatchProgress):
+class _SendingProgress(BatchProgress):
     """Sends the row of each trial, those of earlier runs first."""
 
     def __init__(
@@ -190,7 +190,7 @@ class _Sending(BatchProgress):
 
     def begin(self, missing: list[TrialSpec], n_planned: int) -> None:
         self.n_left = len(missing)
-        self._send(_encode(_Begun(n_planned)))
+        self._send(_encode(_Started(n_planned)))
         left = {(spec.prompt.id, spec.number) for spec in missing}
         for key, row in self._earlier():
             if key in self._specs and key not in left:
@@ -240,7 +240,7 @@ class SendingExperiment(ExperimentProgress):
         self._known_usd = 0.0
 
     def begin(self, missing: list[TrialSpec], n_planned: int) -> None:
-        self._send(_encode(_Begun(n_planned, n_planned - len(missing))))
+        self._send(_encode(_Started(n_planned, n_planned - len(missing))))
 
     def finished(self, spec: TrialSpec, result: Any) -> None:
         usage = result.usage

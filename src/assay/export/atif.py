@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from assay.export.messages import ChatMessage
 from assay.records.capture import Usage
 from assay.records.trial import Trial
-from assay.report.messages import ChatMessage
 
 _VERSION = "ATIF-v1.7"
 
@@ -23,7 +23,13 @@ def trajectory(trial: Trial, messages: Sequence[ChatMessage]) -> dict[str, Any]:
     steps = _steps(messages)
     extra: dict[str, Any] = {"task": trial.id, "trial": trial.number}
     if trial.verdict is not None:
-        extra |= {"passed": trial.verdict, "rewards": _rewards(trial)}
+        grade = (trial.grades or {}).get("harbor")
+        outcome = grade.outcome if grade and grade.outcome else {}
+        extra |= {
+            "passed": trial.verdict,
+            # What the verifier of a Harbor task gave, else the score.
+            "rewards": outcome.get("rewards") or {"reward": trial.score or 0.0},
+        }
     session = {"session_id": trial.session_id} if trial.session_id else {}
     metrics = {**_metrics(trial.usage or Usage()), "total_steps": len(steps)}
     return {
@@ -59,13 +65,6 @@ def _steps(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
             ]
         steps.append(step)
     return steps
-
-
-def _rewards(trial: Trial) -> dict[str, float]:
-    """Return what the verifier of a Harbor task gave, else the score."""
-    grade = (trial.grades or {}).get("harbor")
-    outcome = grade.outcome if grade and grade.outcome else {}
-    return outcome.get("rewards") or {"reward": trial.score or 0.0}
 
 
 def _metrics(usage: Usage) -> dict[str, Any]:

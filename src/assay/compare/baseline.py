@@ -18,9 +18,7 @@ from assay.compare.pairs import align
 from assay.compare.report import check_health
 from assay.compare.runs import load_run
 from assay.errors import InputError, OutputError
-from assay.pipeline.grading import pass_numbers
-from assay.pipeline.identity import differences
-from assay.records.capture import Failure, Identity
+from assay.records.capture import Failure, Identity, identity_differences
 from assay.records.journal import Journal
 from assay.records.rows import (
     Place,
@@ -45,6 +43,7 @@ from assay.records.trial import (
 )
 from assay.records.trial.files import detect_kind, is_trials_row
 from assay.stats.drift import Drift
+from assay.stats.passk import pass_numbers
 from assay.stats.pooled import allocate_trials, trial_spread
 
 _SHORT = 16
@@ -133,7 +132,9 @@ def describe_baseline(path: Path) -> Description:
     )
 
 
-def prune(path: Path, *, keep: int | None, older_than: datetime.timedelta | None) -> list[Build]:
+def prune_builds(
+    path: Path, *, keep: int | None, older_than: datetime.timedelta | None
+) -> list[Build]:
     """Remove all builds but the newest, or those that are too old; return what was removed."""
     _Pool(path, must_exist=True)  # before a file is made
     with _writing(path) as journal:
@@ -290,7 +291,7 @@ class _Run:
             self.content.update(trial.digest(row.id) for trial in measured)
             self.n_unmeasured += len(row.trials) - len(measured)
         if len(identities) > 1:
-            what = "; ".join(differences(*identities[:2]))
+            what = "; ".join(identity_differences(*identities[:2]))
             msg = f"{path}: its rows were not made with the same settings: {what}"
             raise InputError(msg, hint="run the prompts again, with one set-up")
         self.identity = identities[0]
@@ -333,7 +334,7 @@ class _Pool:
         """Say why a run cannot be pooled with these builds."""
         if self.identity is None:
             return []
-        if found := differences(self.identity, new.identity):
+        if found := identity_differences(self.identity, new.identity):
             return found
         changed = [id_ for id_, spec in new.specs.items() if self.rows.get(id_, spec) != spec]
         lacks = self._lacked_by(new)

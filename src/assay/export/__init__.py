@@ -1,0 +1,1 @@
+"""Stage: make files for other programs, and let SQL read results."""
