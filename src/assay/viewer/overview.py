@@ -89,7 +89,10 @@ def charts(
         "latency": _latency(labels, indexes),
         "causes": {label: _causes(index) for label, index in named},
         "tools": {label: _tools(index) for label, index in named},
-        "steps": {label: _mean_steps(index) for label, index in named},
+        "steps": {
+            label: float(index.columns.trials["n_steps"].mean()) if index.meta.n_trials else None
+            for label, index in named
+        },
         "cost": {
             label: _cost(index, prompts.means("cost_usd")[:, run], seed)
             for run, (label, index) in enumerate(named)
@@ -140,10 +143,6 @@ def _causes(index: Index) -> dict[str, int]:
 def _tools(index: Index) -> dict[str, list[int]]:
     ranked = sorted(index.meta.facts.tools.items(), key=lambda item: -item[1][0])
     return dict(ranked[:_MOST_TOOLS])
-
-
-def _mean_steps(index: Index) -> float | None:
-    return float(index.columns.trials["n_steps"].mean()) if index.meta.n_trials else None
 
 
 def _differences(

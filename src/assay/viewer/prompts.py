@@ -60,7 +60,7 @@ class Prompts:
         self._indexes = list(indexes)
         columns = [index.columns for index in indexes]
         self._trials = [block.trials for block in columns]
-        self._first_trial = [_first_trials(block.rows) for block in columns]
+        self._first_trial = [first_trials(block.rows) for block in columns]
         self.ids, self._where = _joined([block.rows for block in columns])
         self.labels: list[dict[str, dict[int, str]]] = [{} for _ in indexes]
         """Of each run what people said, by prompt and trial."""
@@ -374,8 +374,10 @@ def _joined(runs: Sequence[Columns]) -> tuple[NDArray[np.uint64], Ints]:
     """
     places = [np.flatnonzero(rows["n_trials"]) for rows in runs]
     found = [rows["id"][place] for rows, place in zip(runs, places, strict=True)]
-    if len(found) == 1 and _are_distinct(found[0]):  # the usual case, and much less work
-        return found[0], places[0][:, None]
+    if len(found) == 1:  # the usual case, and much less work
+        ordered = np.sort(found[0])
+        if (ordered[1:] != ordered[:-1]).all():
+            return found[0], places[0][:, None]
     everything = np.concatenate([np.zeros(0, np.uint64), *found])
     ids, first, inverse = np.unique(everything, return_index=True, return_inverse=True)
     by_first = np.argsort(first, kind="stable")
@@ -389,12 +391,7 @@ def _joined(runs: Sequence[Columns]) -> tuple[NDArray[np.uint64], Ints]:
     return ids[by_first], where
 
 
-def _are_distinct(ids: NDArray[np.uint64]) -> bool:
-    ordered = np.sort(ids)
-    return bool((ordered[1:] != ordered[:-1]).all())
-
-
-def _first_trials(rows: Columns) -> Ints:
+def first_trials(rows: Columns) -> Ints:
     """Return where the trials of each row begin, and at the end their number."""
     return np.concatenate(([0], np.cumsum(rows["n_trials"]))).astype(np.int64)
 

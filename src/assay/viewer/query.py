@@ -86,7 +86,10 @@ def _term(minus: str, name: str, op: str, quoted: str, bare: str) -> Term:
     if field in (*NUMBERS, "exit"):
         return Term(field, op, value, value=_number(field, value), negated=negated)
     if field in (*FLAGS, "error"):
-        return Term(field, op, value, value=_flag(field, value), negated=negated)
+        if value.lower() not in ("true", "false"):
+            msg = f'{field}: "{value}" is neither true nor false'
+            raise InputError(msg)
+        return Term(field, op, value, value=value.lower() == "true", negated=negated)
     if field == "type" and value.lower() not in TYPES:
         msg = f'type: "{value}" is none of {", ".join(TYPES)}'
         raise InputError(msg)
@@ -109,13 +112,6 @@ def _number(field: str, text: str) -> float:
         msg = f'{field}: "{text}" is not a number'
         raise InputError(msg)
     return float(found[1]) * _UNITS[found[2].lower() if found[2] else "s"]
-
-
-def _flag(field: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        msg = f'{field}: "{text}" is neither true nor false'
-        raise InputError(msg)
-    return text.lower() == "true"
 
 
 def is_about_trial(term: Term) -> bool:

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from assay.compare.columns import Columns, Ints
+from assay.compare.columns import Columns
 from assay.records.trial.files import entries_of
 from assay.viewer.overview import OpenRun
-from assay.viewer.prompts import Bools, Prompts
+from assay.viewer.prompts import Bools, Prompts, first_trials
 from assay.viewer.query import (
     NUMBERS,
     Part,
@@ -94,8 +94,7 @@ class _Look:
         self._number, self._joined = number, joined
         block = run.index.columns
         self._rows, self._trials = block.rows, block.trials
-        n_trials = self._rows["n_trials"]
-        self._first: Ints = np.concatenate(([0], np.cumsum(n_trials))).astype(np.int64)
+        self._first = first_trials(self._rows)
 
     def possible_rows(self) -> Bools:
         """Tell rows that no trial-wide term rules out, by whole columns."""
@@ -119,12 +118,10 @@ class _Look:
             if matches_trial(self.terms, self._facts(row, trial, row_id)):
                 matching = islice(hits(self.terms, entry, decoded.get("input")), _MOST_OF_TRIAL)
                 found += [self._hit(row_id, trial, part) for part in matching]
+        prompt = self._joined.find(row_id) if found else None
         # Of rows with one id only the last is shown anywhere.
-        return found if found and self._is_shown(row, row_id) else []
-
-    def _is_shown(self, row: int, row_id: str) -> bool:
-        prompt = self._joined.find(row_id)
-        return prompt is not None and self._joined.file_row(self._number, prompt) == row
+        is_shown = prompt is not None and self._joined.file_row(self._number, prompt) == row
+        return found if is_shown else []
 
     def _facts(self, row: int, trial: int, row_id: str) -> TrialFacts:
         facts, column = self.run.index.meta.facts, self._trials
