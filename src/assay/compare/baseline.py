@@ -18,7 +18,7 @@ from assay.compare.pairs import align
 from assay.compare.report import check_health
 from assay.compare.runs import load_run
 from assay.errors import InputError, OutputError
-from assay.records.capture import Failure, Identity, identity_differences
+from assay.records.capture import Identity, identity_differences
 from assay.records.journal import Journal
 from assay.records.rows import (
     Place,
@@ -35,13 +35,13 @@ from assay.records.trial import (
     PASS_FIELDS,
     Allocation,
     Build,
-    Judged,
     PassNumbers,
     Trial,
     TrialResult,
     to_entry,
 )
 from assay.records.trial.files import detect_kind, is_trials_row
+from assay.records.trial.views import JudgedEntry
 from assay.stats.drift import Drift
 from assay.stats.passk import pass_numbers
 from assay.stats.pooled import allocate_trials, trial_spread
@@ -195,17 +195,11 @@ def _writing(path: Path) -> Iterator[Journal]:
                 path.unlink()
 
 
-class _TrialView(Judged, msgspec.Struct, rename="camel"):
+class _TrialView(JudgedEntry):
     output: str = ""
     trajectory: Any = None
     duration: float = 0
-    pass_: bool | None = msgspec.field(name="pass", default=None)
-    failure: Failure | None = None
     build: Build | None = None
-
-    @property
-    def verdict(self) -> bool | None:
-        return self.pass_
 
     def digest(self, row_id: str) -> bytes:
         """Hash what the agent did, not how it was graded."""

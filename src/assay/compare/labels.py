@@ -90,7 +90,7 @@ def match_labels(results: RowFile, labels: Labels) -> Matches:
     matches = Matches()
     seen: dict[str, str] = {}
     for spot, row in results.placed_rows(msgspec.json.Decoder(JudgedView)):
-        verdict = row.score if row.failure is None or row.failure.answered else None
+        verdict = row.score if row.is_finished else None
         if verdict is not None:
             matches.n_graded += 1
             matches.n_passed += verdict.pass_

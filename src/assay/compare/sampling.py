@@ -39,13 +39,13 @@ def draw_failures(rows: RowFile, size: int, seed: int) -> RowSample:
     n_undecided = n_graded = n_ungraded = n_unmeasured = 0
     for spot, row in rows.placed_rows(msgspec.json.Decoder(VerdictView)):
         if row.score is None:
-            gradable = row.failure is None or row.failure.cause.startswith("agent_")
-            n_ungraded, n_unmeasured = n_ungraded + gradable, n_unmeasured + (not gradable)
+            n_ungraded += row.is_ungraded
+            n_unmeasured += row.needs_rerun
             continue
         n_graded += 1
         if row.score.pass_:
             continue
-        if _was_graded(row):
+        if row.is_finished:  # else the verdict follows from the failure
             reservoir.offer(row.id, spot)
         else:
             n_undecided += 1
@@ -69,7 +69,7 @@ def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> RowSample:
     for spot, row in rows.placed_rows(msgspec.json.Decoder(VerdictView)):
         if row.score is None:
             continue
-        if not _was_graded(row):
+        if not row.is_finished:
             n_undecided += 1
             continue
         stratum = (row.score.pass_, str((row.metadata or {}).get(key)))
@@ -109,11 +109,6 @@ class _Reservoir:
 
     def drawn(self, n: int) -> list[Spot]:
         return [spot for _, spot in heapq.nlargest(n, self._kept)]
-
-
-def _was_graded(row: VerdictView) -> bool:
-    # Without an answer a failure counts as a fail, but no grader was asked.
-    return row.failure is None or row.failure.answered
 
 
 def _hash(salt: str, text: str) -> int:

@@ -16,8 +16,7 @@ from assay.errors import OutputError
 from assay.records.capture import Failure, Identity
 from assay.records.files import copy_bytes, nameless_file, same_bytes, write_all
 from assay.records.rows import UNREADABLE, open_rows
-from assay.records.trial import Judged
-from assay.records.trial.views import NO_JSON, RowForm
+from assay.records.trial.views import NO_JSON, JudgedEntry, RowForm
 
 type Mode = Literal["new", "resume", "append", "overwrite"]
 type Kind = Literal["capture", "trials", "run"]
@@ -43,7 +42,7 @@ class RowKey(RowForm, msgspec.Struct, rename="camel", gc=False):
     failure: Failure | None = None
     score: Any = None
     cwd: Any = None
-    raw_lines: msgspec.Raw = msgspec.Raw()
+    raw_lines: msgspec.Raw = NO_JSON
     trials: msgspec.Raw = NO_JSON
     output: msgspec.Raw = NO_JSON
 
@@ -63,16 +62,10 @@ class RowKey(RowForm, msgspec.Struct, rename="camel", gc=False):
         return [Attempt(failure=self.failure, pass_=passed, cwd=self.cwd)]
 
 
-class Attempt(Judged, msgspec.Struct, rename="camel", gc=False):
-    """How one trial ended."""
+class Attempt(JudgedEntry, gc=False):
+    """How one trial ended, and where."""
 
-    failure: Failure | None = None
-    pass_: bool | None = msgspec.field(default=None, name="pass")
     cwd: Any = None
-
-    @property
-    def verdict(self) -> bool | None:
-        return self.pass_
 
 
 class Journal:

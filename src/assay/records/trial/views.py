@@ -179,6 +179,17 @@ class SetupView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
     permission_denials: msgspec.Raw = NO_JSON
 
 
+class JudgedRow(Judged):
+    """A row of capture whose score is a grade."""
+
+    __slots__ = ()
+    score: Any
+
+    @property
+    def verdict(self) -> bool | None:
+        return self.score.pass_ if self.score else None
+
+
 class SummaryView(SetupView, kw_only=True, rename="camel", gc=False):
     id: str
     number: int | None = msgspec.field(name=NUMBER, default=None)
@@ -210,14 +221,10 @@ class CsvView(ResultView, kw_only=True, rename="camel", gc=False):
     timing: TotalView
 
 
-class MarkdownView(Judged, ResultView, kw_only=True, rename="camel", gc=False):
+class MarkdownView(JudgedRow, ResultView, kw_only=True, rename="camel", gc=False):
     error: str | None = None
     errors: list[str] | None = None
     failure: FailureView | None = None
-
-    @property
-    def verdict(self) -> bool | None:
-        return self.score.pass_ if self.score else None
 
 
 class HasScoreView(msgspec.Struct, gc=False):
@@ -250,7 +257,7 @@ class GradingView(msgspec.Struct, rename="camel", gc=False):
     number: Any = msgspec.field(name=NUMBER, default=None)
 
 
-class VerdictView(msgspec.Struct, kw_only=True, gc=False):
+class VerdictView(JudgedRow, msgspec.Struct, kw_only=True, gc=False):
     id: str
     score: PassView | None = None
     failure: FailureView | None = None
@@ -268,7 +275,7 @@ class SampleView(msgspec.Struct, kw_only=True, rename="camel"):
     grades: dict[str, Grade] | None = None
 
 
-class JudgedView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
+class JudgedView(JudgedRow, msgspec.Struct, kw_only=True, rename="camel", gc=False):
     id: str
     number: int | None = msgspec.field(name=NUMBER, default=None)
     output: str
@@ -362,6 +369,17 @@ class TrajectoryView(msgspec.Struct, gc=False):
 
 
 # Rows of both kinds, read for what commands need of single trials.
+
+
+class JudgedEntry(Judged, msgspec.Struct, kw_only=True, gc=False):
+    """How an entry of a row of trials ended, in a file of ours."""
+
+    failure: Failure | None = None
+    pass_: bool | None = msgspec.field(name="pass", default=None)
+
+    @property
+    def verdict(self) -> bool | None:
+        return self.pass_
 
 
 class ShownTrial(Judged, msgspec.Struct, rename="camel", gc=False):
