@@ -390,7 +390,9 @@ class _BatchGrader:
         steps: list[Any] = []
         if self._sees_metadata:
             metadata = _METADATA.decode(row.metadata or b"null") or {}
-            cwd = _workspace(row.cwd, metadata)
+            folder = row.cwd or metadata.get("workspaceDir")
+            is_there = isinstance(folder, str) and Path(folder).is_dir()
+            cwd = folder if is_there else None
         if self._sees_steps:
             steps = _STEPS.decode(row.trajectory or b"null") or []
         return Trial(
@@ -490,12 +492,6 @@ class _PassNumbers(msgspec.Struct, rename="camel"):
 
 _ENTRY_FIELDS = frozenset(f.encode_name for f in msgspec.structs.fields(_EntryAdded))
 _PASS_FIELDS = frozenset(f.encode_name for f in msgspec.structs.fields(_PassNumbers))
-
-
-def _workspace(cwd: str | None, metadata: dict[str, Any] | None) -> str | None:
-    """Return the folder the agent worked in, if it still exists."""
-    folder = cwd or (metadata or {}).get("workspaceDir")
-    return folder if isinstance(folder, str) and Path(folder).is_dir() else None
 
 
 def _with_verdict(line: bytes, row: GradingView, verdict: Verdict) -> bytes:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,17 +80,19 @@ def identity_in(
     )
 
 
-def differences(old: Identity, new: Identity) -> list[str]:
-    """Say in words where two identities differ."""
+def differences(one: Identity, other: Identity) -> list[str]:
+    """Say in words where two identities differ, the earlier one first."""
     found: list[str] = []
     for name in Identity.__struct_fields__:
-        before, after = getattr(old, name), getattr(new, name)
+        before, after = getattr(one, name), getattr(other, name)
         if before == after:
             continue
         if isinstance(before, dict):
-            found += _changed_entries(_WORDS[name], before, after)
+            keys = [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
+            parts = [(f"{_WORDS[name]} {key}", before.get(key), after.get(key)) for key in keys]
         else:
-            found.append(f"{_WORDS[name]} ({_shown(before)} before, {_shown(after)} now)")
+            parts = [(_WORDS[name], before, after)]
+        found += [f"{what} ({_shown(old)} before, {_shown(new)} now)" for what, old, new in parts]
     return found
 
 
@@ -107,12 +109,6 @@ _WORDS = {
     "limits": "the limit",
     "graders": "the grader",
 }
-
-
-def _changed_entries(what: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
-    for key in sorted({*old, *new}):
-        if old.get(key) != new.get(key):
-            yield f"{what} {key} ({_shown(old.get(key))} before, {_shown(new.get(key))} now)"
 
 
 def _shown(value: Any) -> str:
