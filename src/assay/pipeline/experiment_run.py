@@ -305,11 +305,6 @@ class ExperimentRun:
         """The trials that this run made itself."""
         return [entry for arm in self.arms for entry in arm.entries if not _is_reused(entry)]
 
-    def _cost(self) -> float | None:
-        """What the trials of this run cost; None if no agent says it."""
-        known = [cost for cost in map(_spent, self._own_entries) if cost]
-        return sum(known) if known else None
-
     def _facts(self) -> list[ArmFacts]:
         found = []
         for arm in self.arms:
@@ -348,16 +343,17 @@ class ExperimentRun:
     def effort(self, workers: int) -> Effort:
         """Return what the run has taken so far."""
         entries = [entry for arm in self.arms for entry in arm.entries]
-        n_reused = sum(map(_is_reused, entries))
         seconds = time.monotonic() - self._began_s
         if earlier_s := self._earlier_s:
             seconds = earlier_s + seconds if len(entries) > self._n_before else earlier_s
-        own_s = sum(e.timing.total for e in entries if not _is_reused(e)) / 1000
+        own = [entry for entry in entries if not _is_reused(entry)]
+        own_s = sum(entry.timing.total for entry in own) / 1000
+        known = [cost for cost in map(_spent, own) if cost]
         return Effort(
             n_trials=len(entries),
             n_planned=len(self.specs),
-            n_reused=n_reused,
-            cost_usd=self._cost(),
+            n_reused=len(entries) - len(own),
+            cost_usd=sum(known) if known else None,
             # A run that was interrupted took longer than this process.
             seconds=max(seconds, own_s / workers),
         )

@@ -363,7 +363,9 @@ class _BatchGrader:
         steps: list[Any] = []
         if self._sees_metadata:
             metadata = _METADATA.decode(row.metadata or b"null") or {}
-            cwd = _workspace(row.cwd, metadata)
+            folder = row.cwd or metadata.get("workspaceDir")
+            is_there = isinstance(folder, str) and Path(folder).is_dir()
+            cwd = folder if is_there else None
         if self._sees_steps:
             steps = _STEPS.decode(row.trajectory or b"null") or []
         return Trial(
@@ -428,12 +430,6 @@ class _TrialsRow:
                 row["specHash"] = self._signature.hash(spec_hash)
         row_id = value_of(row.get("id") or _NONE)
         return GradedRow(_encode(row), row_id, Verdict(), self._verdicts)
-
-
-def _workspace(cwd: str | None, metadata: dict[str, Any] | None) -> str | None:
-    """Return the folder the agent worked in, if it still exists."""
-    folder = cwd or (metadata or {}).get("workspaceDir")
-    return folder if isinstance(folder, str) and Path(folder).is_dir() else None
 
 
 def _unreadable(place: Place, line: bytes, error: Exception) -> InputError:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -78,14 +77,14 @@ def matching_rows(
     lines: Iterator[tuple[Place, bytes]], filters: Sequence[str]
 ) -> Iterator[tuple[Place, bytes]]:
     """Return the rows of results whose prompts fit every filter."""
-    return filter(partial(_row_fits, filters), lines) if filters else lines
 
+    def row_fits(row: tuple[Place, bytes]) -> bool:
+        view = decode_line(_FILTERED, *row)
+        tags = view.tags if isinstance(view.tags, str | list) else []
+        prompt = Prompt(id=str(view.id), input="", metadata=view.metadata or {}, tags=tags)
+        return all(fits(prompt, text) for text in filters)
 
-def _row_fits(filters: Sequence[str], row: tuple[Place, bytes]) -> bool:
-    view = decode_line(_FILTERED, *row)
-    tags = view.tags if isinstance(view.tags, str | list) else []
-    prompt = Prompt(id=str(view.id), input="", metadata=view.metadata or {}, tags=tags)
-    return all(fits(prompt, text) for text in filters)
+    return filter(row_fits, lines) if filters else lines
 
 
 class _FilteredView(msgspec.Struct, gc=False):
@@ -164,12 +163,15 @@ def check_confinement(surroundings: Surroundings, limits: Limits) -> None:
 def _trials_of(
     prompt: Prompt, extra: dict[str, Any], name: str, setting: Setting, k: int | None
 ) -> Iterator[TrialSpec]:
+    limits = setting.limits
+    if prompt.timeout is not None:
+        limits = msgspec.structs.replace(limits, turn_s=prompt.timeout / 1000)
     for number in range(1, (k or 1) + 1):
         yield TrialSpec(
             prompt=prompt,
             agent=setting.agent,
             benchmark=setting.benchmark,
-            limits=_limits(setting.limits, prompt.timeout),
+            limits=limits,
             surroundings=setting.surroundings,
             folder=name if k is None else f"{name}-trial-{number}",
             number=number,
@@ -178,12 +180,6 @@ def _trials_of(
             extra=extra,
             graders=setting.graders,
         )
-
-
-def _limits(limits: Limits, timeout_ms: float | None) -> Limits:
-    if timeout_ms is None:
-        return limits
-    return msgspec.structs.replace(limits, turn_s=timeout_ms / 1000)
 
 
 UNCATEGORIZED = "(uncategorized)"
@@ -208,7 +204,8 @@ def analyse(names: Iterable[str], threshold: float) -> "BalanceAnalysis":
         counts[name] = counts.get(name, 0) + 1
     total = sum(counts.values())
     categories = [
-        Category(name=name, count=count, percentage=_percentage(count, total))
+        # round() would round half to even
+        Category(name=name, count=count, percentage=math.floor(count / total * 100 + 0.5))
         for name, count in sorted(counts.items(), key=lambda item: -item[1])
     ]
     floor = 100 / len(categories) * threshold / 100 if categories else 0.0
@@ -219,10 +216,6 @@ def analyse(names: Iterable[str], threshold: float) -> "BalanceAnalysis":
         underrepresented=scarce,
         suggestions=_suggest(total, categories, scarce),
     )
-
-
-def _percentage(count: int, total: int) -> int:
-    return math.floor(count / total * 100 + 0.5)  # round() would round half to even
 
 
 def _suggest(total: int, categories: "list[Category]", scarce: list[str]) -> list[str]:

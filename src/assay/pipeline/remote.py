@@ -27,7 +27,7 @@ from assay.records.capture import Cause, Failure
 from assay.records.files import temporary_folder
 from assay.records.raw_streams import kept_streams, segment_of
 from assay.records.recording import Recording
-from assay.records.spec import PluginRef, TrialSpec
+from assay.records.spec import TrialSpec
 from assay.records.trial import Trial
 from assay.run.family import end_leftovers
 from assay.run.host import LocalHost
@@ -112,7 +112,11 @@ class RemoteTrials:
             template = spec.surroundings.workspace_template
             if template is not None and template not in self._templates:
                 self._templates[template] = self._cluster.share(pack_folder(Path(template))[0])
-            self._share_files(spec.benchmark)
+            path = str(spec.benchmark.options.get("path"))
+            files = plugins.benchmark(spec.benchmark).files
+            if files and path not in self._benchmarks:
+                packed = pack_files(sorted(map(str, files)))
+                self._benchmarks[path] = self._cluster.share((os.path.realpath(path), packed))
         for limits in {spec.limits for spec in specs}:
             if not self._cluster.n_slots(limits.cpus, limits.memory_bytes):
                 msg = "no node of the cluster has the CPUs and the memory that a trial reserves"
@@ -122,13 +126,6 @@ class RemoteTrials:
         tokens = sorted({spec.run_token for spec in specs})
         given = (agents, tokens, sorted(places))
         require_nodes(self._cluster, "run the trials", _expected(agents), check_node, *given)
-
-    def _share_files(self, benchmark: PluginRef) -> None:
-        path = str(benchmark.options.get("path"))
-        files = plugins.benchmark(benchmark).files
-        if files and path not in self._benchmarks:
-            packed = pack_files(sorted(map(str, files)))
-            self._benchmarks[path] = self._cluster.share((os.path.realpath(path), packed))
 
     def n_slots(self, spec: TrialSpec) -> int:
         """Return how many trials like this one the nodes that are alive can run at once."""

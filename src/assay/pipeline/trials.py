@@ -107,8 +107,11 @@ class TrialRows:
 
     def __enter__(self) -> "TrialRows":
         if self._path is not None:
-            self._refuse_surprise(self._path)
-            resume = self._mode == "resume"
+            resume, path = self._mode == "resume", self._path
+            if self._mode in ("new", "append") and path.is_file() and path.stat().st_size > 0:
+                msg = f"{path} holds finished trials of an interrupted run"
+                hint = "use --resume to continue that run, or --overwrite to start again"
+                raise OutputError(msg, hint=hint)
             self._journal = Journal(self._path, "resume" if resume else "overwrite")
             if resume:
                 for place, line in read_lines(self._path):
@@ -212,13 +215,6 @@ class TrialRows:
                     msg = f'{path}: "{prompt_id}" has a trial number {done.number}'
                     hint = f"resume with -k {done.number} or more, or use another -o"
                     raise InputError(msg, hint=hint)
-
-    def _refuse_surprise(self, path: Path) -> None:
-        if self._mode in ("new", "append") and path.is_file() and path.stat().st_size > 0:
-            msg = f"{path} holds finished trials of an interrupted run"
-            raise OutputError(
-                msg, hint="use --resume to continue that run, or --overwrite to start again"
-            )
 
 
 def _made_from(spec: TrialSpec, trial: Trial) -> Trial:
