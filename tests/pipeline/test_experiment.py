@@ -91,7 +91,7 @@ def test_arguments_of_an_arm_are_added_and_may_repeat_a_word(folder: Path) -> No
         ('agent = "claude"', 'agent = "claude"\nk = 0', "4: k: must be a number of at least 1"),
         ('agent = "claude"', 'agent = "claude"\nbudget = "1"', "4: budget: must be a number, not"),
         ("\n[arms.control]\n", "\n", "needs two arms or more, and has relnotes"),
-        ('agent = "claude"', 'agent = "claude"\ncontrol = "base"', "the control 'base' is no arm"),
+        ('agent = "claude"', 'agent = "claude"\ncontrol = "base"', "'base' is not an arm"),
         ('agent = "claude"', "", "arm control has no agent"),
         ('prompts = "prompts.jsonl"', "", "give either prompts or benchmark"),
         ("skills/relnotes", "skills/none", "no skill: it has no SKILL.md"),
