@@ -94,7 +94,7 @@ def test_arguments_of_an_arm_are_added_and_may_repeat_a_word(folder: Path) -> No
         ('agent = "claude"', 'agent = "claude"\ncontrol = "base"', "'base' is not an arm"),
         ('agent = "claude"', "", "arm control has no agent"),
         ('prompts = "prompts.jsonl"', "", "give either prompts or benchmark"),
-        ("skills/relnotes", "skills/none", "no skill: it has no SKILL.md"),
+        ("skills/relnotes", "skills/none", "not a skill: it has no SKILL.md"),
         ("[arms.control]", '[arms.control]\ntemplate = "none"', "template: there is no folder"),
         ("[arms.control]", '[arms."a/b"]', "'a/b' cannot name a file"),
         ("[arms.control]", "[arms.control", "not TOML: "),
