@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Run a command as on a machine where nobody has worked yet. usage: scripts/fresh.sh COMMAND [ARGUMENT ...]
-# /tmp, /var/tmp, HOME and the cache folder are empty, and what is written there is deleted afterwards.
+# /tmp, /var/tmp, /dev/shm, HOME and the cache folder are empty, and what is written there is deleted afterwards.
 # Only this checkout, ../shared, the tools on PATH, and what package managers download or need to download
 # (the caches of pip, npm and the tests' agents, pip's and npm's settings) are seen from outside.
 set -euo pipefail
@@ -35,6 +35,8 @@ for place in /tmp /var/tmp "$HOME" "$cache"; do
   words+=(--bind "$scratch/$n" "$place")
 done
 chmod 1777 "$scratch/1" "$scratch/2"
+# Ray and podman keep memory here that outlives a killed process.
+words+=(--perms 1777 --tmpfs /dev/shm)
 keep() { # what is below one of the emptied folders and has to be seen all the same
   case $2 in
     /tmp/* | /var/tmp/* | "$HOME"/* | "$cache"/*) words+=("$1" "$2" "$2") ;;
@@ -46,9 +48,12 @@ for path in "${folders[@]}" "$HOME/.pyenv" "$HOME/.npmrc" "$HOME/.config/pip"; d
 done
 [ ! -x "$top/.venv/bin/python" ] ||
   keep --ro-bind-try "$("$top/.venv/bin/python" -c 'import sys; print(sys.base_prefix)')"
-for path in "$PIP_CACHE_DIR" "$npm_config_cache" "$ASSAY_TEST_CACHE" "$top"; do
+# The checkout by both of its names if it was reached through a link, and the repository of a worktree.
+real=$(cd "$top" && pwd -P)
+repository=$(git -C "$top" rev-parse --path-format=absolute --git-common-dir 2>/dev/null) || repository=$real
+for path in "$PIP_CACHE_DIR" "$npm_config_cache" "$ASSAY_TEST_CACHE" "$repository" "$top" "$real"; do
   keep --bind "$path"
 done
-keep --ro-bind-try "$(dirname "$top")/shared"
+keep --ro-bind-try "$(dirname "$real")/shared"
 unset TMPDIR XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_RUNTIME_DIR
 bwrap "${words[@]}" --die-with-parent -- "$@"

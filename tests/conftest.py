@@ -35,7 +35,7 @@ from assay.records.journal import Journal
 from assay.records.raw_streams import kept_streams
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 
-AGENT = Path(__file__).parent / "agents" / "scripted.py"
+AGENT = Path(__file__).parent / "agents" / "scripted.sh"
 WARM = Path(__file__).parent / "warm_assay.py"
 MEASURE = """
 import os, sys
@@ -82,6 +82,53 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="assay-tests-", dir="/var/tmp")
         os.environ["XDG_CACHE_HOME"] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        if config.getoption("numprocesses", default=None):
+            config.pluginmanager.register(Watchdog())
+
+
+class Watchdog:
+    """Watches the workers: names a failure when it happens, and ends a worker that hangs.
+
+    A run that is stopped from outside shows its failures all the same, and a test that hangs is a
+    failure with a traceback instead of the end of all the others.
+    """
+
+    limit_s = 900
+    """Without a report of a worker; a test may wait long for the others that use a real agent."""
+
+    def __init__(self) -> None:
+        self._last: dict[Any, float] = {}
+        self._ended = threading.Event()
+
+    def pytest_sessionstart(self) -> None:
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def pytest_sessionfinish(self) -> None:
+        self._ended.set()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodeready(self, node: Any) -> None:
+        self._last[node] = time.monotonic()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self._last.pop(node, None)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.node in self._last:
+            self._last[report.node] = time.monotonic()
+        if report.outcome in ("failed", "rerun"):
+            why = getattr(getattr(report.longrepr, "reprcrash", None), "message", report.longrepr)
+            said = f"{report.outcome} in {report.when}: {report.nodeid}: {str(why)[:300]}"
+            print(f"\n{said}", file=sys.__stderr__, flush=True)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(5):
+            for node, last in list(self._last.items()):
+                if time.monotonic() - last > self.limit_s:
+                    self._last.pop(node, None)
+                    # faulthandler prints where it hangs. There is no public way to its process.
+                    node.gateway._io.popen.send_signal(signal.SIGABRT)
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -105,9 +152,10 @@ BY_FOLDER = {"real": "real", "frozen": "recorded", "seed": "recorded"}
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark tests before some are chosen by their markers; put those that are left in order."""
+    n_above = len(Path(__file__).parent.parts)
     for item in items:
         names = {BY_FIXTURE[name] for name in _fixtures(item) if name in BY_FIXTURE}
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        folder = item.path.parts[n_above]
         for name in names | {BY_FOLDER[folder]} if folder in BY_FOLDER else names:
             item.add_marker(name)
     yield
@@ -176,7 +224,7 @@ def schema(tag: str) -> dict[str, Any]:
     return {
         "version": 1,
         "name": "scripted",
-        "command": [sys.executable, "-I", "-S", str(AGENT), tag],
+        "command": ["/bin/sh", str(AGENT), sys.executable, tag],
         "sessionMode": "stream",
         "prompt": {},
         "output": {"flag": "", "value": ""},
@@ -232,19 +280,38 @@ def prompts(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Start assay and leave it running; it is killed with the test at the latest."""
+def start(
+    tmp_path: Path, warm_assays: "WarmAssays", request: pytest.FixtureRequest
+) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Start assay and leave it running; it is killed with the test at the latest.
+
+    It is a copy of a process that has loaded assay, or a new process if the test is marked cold.
+    Streams that are not given are nothing and two pipes.
+    """
+    cold = request.node.get_closest_marker("cold") is not None
     started: list[subprocess.Popen[str]] = []
 
-    def start_assay(*args: Any, env: dict[str, str] | None = None) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, "-m", "assay", *map(str, args)],
-            cwd=tmp_path,
-            env={**os.environ, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+    def start_assay(
+        *args: Any,
+        env: dict[str, str] | None = None,
+        cwd: Path = tmp_path,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+    ) -> "subprocess.Popen[str]":
+        words, full = [str(word) for word in args], {**os.environ, **(env or {})}
+        process: subprocess.Popen[str] = (
+            warm_assays.start(words, cwd, full, (stdin, stdout, stderr))
+            if not cold and warm_assays.can_copy(full)
+            else subprocess.Popen(
+                [sys.executable, "-m", "assay", *words],
+                cwd=cwd,
+                env=full,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                text=True,
+            )
         )
         started.append(process)
         return process
@@ -253,6 +320,62 @@ def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     for process in started:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def on_terminal(start: Callable[..., Any]) -> Callable[..., tuple[int, str]]:
+    """Run assay with a terminal as stdout and stderr; give its exit code and what it showed."""
+
+    def run(*words: Any, stop_at: bytes = b"", **more: Any) -> tuple[int, str]:
+        ours, theirs = os.openpty()
+        process = start(*words, **({"stdout": theirs, "stderr": theirs} | more))
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # how Linux tells the end of a terminal
+            while part := os.read(ours, 1 << 16):
+                shown += part
+                if stop_at and stop_at in shown:
+                    process.send_signal(signal.SIGINT)
+                    stop_at = b""
+        os.close(ours)
+        # The terminal driver itself writes \r\n for \n.
+        return process.wait(30), shown.replace(b"\r\n", b"\n").decode()
+
+    return run
+
+
+class WarmProcess(subprocess.Popen[str]):
+    """A process that runs assay and is no child of ours: its exit code comes over a socket."""
+
+    def __init__(
+        self, words: list[str], connection: socket.socket, stdout: IO[str] | None, stderr: Any
+    ) -> None:
+        self.args, self.returncode, self.stdin = words, None, None  # type: ignore[assignment]
+        self._connection, self._answers = connection, connection.makefile("r")
+        self.pid = int(self._answers.readline())
+        self.stdout, self.stderr = stdout, stderr
+        # What the methods of Popen look at.
+        self._child_created, self._communication_started, self._input = True, False, None
+        self.text_mode = True
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the exit code."""
+        if self.returncode is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = int(self._answers.readline())
+            self._answers.close()
+            self._connection.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """Give the exit code if there is one."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def _internal_poll(self, **_: Any) -> int | None:
+        return self.poll()
 
 
 class WarmAssays:
@@ -281,28 +404,52 @@ class WarmAssays:
                 timeout=timeout,
                 check=False,
             )
-        self._addresses.reverse()
         (given, feed), (out, to_out), (err, to_err) = os.pipe(), os.pipe(), os.pipe()
         os.write(feed, stdin)
         os.close(feed)
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(str(self._listening(self._addresses[0])))
-            parts = [str(cwd), str(len(words)), *words, *(f"{k}={v}" for k, v in env.items())]
-            payload = b"\0".join(os.fsencode(part) for part in parts)
-            message = b"%d\n%b" % (len(payload), payload)
-            sent = socket.send_fds(connection, [message], [given, to_out, to_err])
-            for fd in (given, to_out, to_err):
-                os.close(fd)
-            if message[sent:]:  # even nothing cannot be sent to one that has answered and gone
-                connection.sendall(message[sent:])
-            with connection.makefile("r") as answers:
-                pid = int(answers.readline())
-                try:
-                    stdout, stderr = _read_to_end([out, err], timeout)
-                except TimeoutError:
-                    os.kill(pid, signal.SIGKILL)
-                    raise subprocess.TimeoutExpired(["assay", *words], timeout) from None
-                return subprocess.CompletedProcess(words, int(answers.readline()), stdout, stderr)
+        how = "once" if words and words[0] in NEED_OWN_PROCESS else "again"
+        with (
+            self._request(how, words, cwd, env, [given, to_out, to_err]) as connection,
+            connection.makefile("r") as answers,
+        ):
+            pid = int(answers.readline())
+            try:
+                stdout, stderr = _read_to_end([out, err], timeout)
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(["assay", *words], timeout) from None
+            return subprocess.CompletedProcess(words, int(answers.readline()), stdout, stderr)
+
+    def start(
+        self, words: list[str], cwd: Path, env: Mapping[str, str], streams: Iterable[int]
+    ) -> WarmProcess:
+        """Start assay and leave it running, with streams as Popen takes them."""
+        ours: list[IO[str] | None] = []
+        theirs = []
+        for stream in streams:
+            read, write = os.pipe() if stream == subprocess.PIPE else (None, None)
+            if stream == subprocess.DEVNULL:
+                write = os.open(os.devnull, os.O_RDWR)
+            theirs.append(os.dup(stream) if write is None else write)
+            ours.append(None if read is None else os.fdopen(read))
+        return WarmProcess(words, self._request("once", words, cwd, env, theirs), *ours[1:])
+
+    def _request(
+        self, how: str, words: list[str], cwd: Path, env: Mapping[str, str], fds: list[int]
+    ) -> socket.socket:
+        """Ask for assay with three streams, which are closed here; its answers can be read."""
+        self._addresses.reverse()
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(str(self._listening(self._addresses[0])))
+        parts = [how, str(cwd), str(len(words)), *words, *(f"{k}={v}" for k, v in env.items())]
+        payload = b"\0".join(os.fsencode(part) for part in parts)
+        message = b"%d\n%b" % (len(payload), payload)
+        sent = socket.send_fds(connection, [message], fds)
+        for fd in fds:
+            os.close(fd)
+        if message[sent:]:  # even nothing cannot be sent to one that has answered and gone
+            connection.sendall(message[sent:])
+        return connection
 
     def can_copy(self, env: Mapping[str, str]) -> bool:
         """Say whether a copy is the same as a new process: Python reads some variables once."""
@@ -352,6 +499,10 @@ STARTS_NOTHING = {
 
 `query` is not one of them: DuckDB complains of its own leaks when a process that loaded it ends.
 """
+
+
+NEED_OWN_PROCESS = {"query", "view", "mock-model"}
+"""Commands that get a copy of a process for themselves alone; see warm_assay.py."""
 
 
 def _starts_nothing(words: list[str]) -> bool:
@@ -516,6 +667,7 @@ def assay(
         stdout: Any = subprocess.PIPE,
         measure: bool = False,
         timeout: float = 120,
+        cwd: Path = tmp_path,
     ) -> Outcome:
         words = [str(word) for word in args]
         full = {**os.environ, **(env or {})}
@@ -527,13 +679,13 @@ def assay(
         warm = not (cold or measure) and stdout is subprocess.PIPE
         began = time.monotonic()
         done = (
-            run_here(words, tmp_path, full, given)
+            run_here(words, cwd, full, given)
             if warm and _starts_nothing(words) and warm_assays.can_copy(full)
-            else warm_assays.run(words, tmp_path, full, given, timeout)
+            else warm_assays.run(words, cwd, full, given, timeout)
             if warm
             else subprocess.run(
                 command,
-                cwd=tmp_path,
+                cwd=cwd,
                 env=full,
                 input=given,
                 stdout=stdout,
@@ -648,20 +800,24 @@ def eventually() -> Callable[..., bool]:
         while not condition():
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.01)
+            time.sleep(0.02)
         return True
 
     return wait
 
 
 def _pids() -> list[int]:
-    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
 
 
 def _command_line(pid: int) -> bytes:
-    """Give the command line of a living process; one that is dead but not buried has none."""
+    """Give the command line of a living process; one that is dead but not buried has none.
+
+    Without pathlib, which takes twice as long: tests ask for all processes again and again.
+    """
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:  # noqa: PTH123
+            return file.read()
     except OSError:
         return b""
 

@@ -1,6 +1,7 @@
 """scripts/fresh.sh: a command sees nothing that somebody left on this machine."""
 
 import os
+import shutil
 import subprocess
 import uuid
 from pathlib import Path
@@ -41,6 +42,32 @@ def test_the_checkout_and_its_python_are_seen(tmp_path: Path) -> None:
     done = run(str(checkout / ".venv/bin/python"), "-c", code)
     assert done.returncode == 0, done
     assert done.stdout.startswith(str(checkout))
+
+
+@pytest.mark.parametrize("name", ["real place", "link"])
+def test_a_checkout_may_be_anywhere(tmp_path: Path, name: str) -> None:
+    """Also below a folder that is emptied, in a path with a space, behind a link, as a worktree."""
+    home, place = tmp_path / "home", tmp_path / "real place"
+    (home / "main").mkdir(parents=True)
+    # The repository of the worktree is in the HOME that is emptied.
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e", "-C", str(home / "main")]
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run([*git, *words], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", "--detach", str(place)], check=True)
+    (place / "scripts").mkdir()
+    shutil.copy(SCRIPT, place / "scripts")
+    (tmp_path / "link").symlink_to(place)
+    script = tmp_path / name / "scripts" / "fresh.sh"
+    done = subprocess.run(
+        [script, "sh", "-c", "pwd -P; git status --short"],
+        cwd=tmp_path / name,
+        env=os.environ | {"HOME": str(home), "XDG_CACHE_HOME": f"{home}/.cache"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(place), "?? scripts/"]
 
 
 def test_without_a_command_it_says_how_it_is_used() -> None:

@@ -23,7 +23,7 @@ def main(address: str, program: str, settings: str, *args: str) -> None:
         os.execv(program, [program, *args])
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     connection.connect(address)
-    words = [os.getcwd(), str(len(args)), *args]  # noqa: PTH109 - pathlib takes long to load
+    words = ["once", os.getcwd(), str(len(args)), *args]  # noqa: PTH109 - pathlib takes long to load
     words += [f"{name}={text}" for name, text in os.environ.items()]
     payload = b"\0".join(os.fsencode(word) for word in words)
     message = b"%d\n%b" % (len(payload), payload)

@@ -14,8 +14,9 @@ __version__ = "0.1.0"
 _MODULES = {
     "assay.library.run": ("run", "Run"),
     "assay.library.async_run": ("arun", "AsyncRun"),
-    "assay.library.engine": ("AssayWarning", "Progress"),
-    "assay.library.trials": ("read", "Trial", "Trials"),
+    "assay.library.worker": ("AssayWarning", "Progress"),
+    "assay.library.trials": ("read", "Trials"),
+    "assay.records.trial": ("Trial",),
     "assay.library.grading": ("grade",),
     "assay.library.verdict": ("compare", "PairVerdict", "Verdict"),
     "assay.library.ab": ("ab", "ExperimentVerdict"),

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from assay.records.capture import Failure
 from assay.records.rows import decode_row, read_lines
+from assay.records.trial import NUMBER
 from assay_arc import StoreProblem
 from assay_arc.effort import (
     AgentEffort,
@@ -307,7 +308,7 @@ class _Usage(msgspec.Struct, rename="camel"):
 class _Entry(msgspec.Struct, rename="camel"):
     """One trial: the part of a capture or of an entry of trials that is needed here."""
 
-    trial_num: int = 0
+    number: int = msgspec.field(name=NUMBER, default=0)
     metadata: dict[str, Any] = {}
     usage: _Usage | None = None
     failure: Failure | None = None
@@ -343,7 +344,7 @@ def read_entries(folder: Path) -> Iterator[tuple[str, int, _Entry]]:
             row, _ = decode_row(place, line, _Row)
             entries = row.trials or ([row.entry] if row.entry else [])
             for entry in entries:
-                yield f"{row.id}.trial-{entry.trial_num}", entry.trial_num, entry
+                yield f"{row.id}.trial-{entry.number}", entry.number, entry
             if not entries:
                 yield row.id, int(row.metadata.get("trial", 1)), row
 

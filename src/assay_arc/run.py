@@ -12,18 +12,16 @@ from typing import Any
 
 import msgspec
 
-from assay import plugins
 from assay.errors import OutputError
-from assay.pipeline.identity import identify
-from assay.pipeline.prompts import Setting, check_confinement, make_specs, read_prompts
+from assay.pipeline.prompts import read_prompts
 from assay.pipeline.resume import Resume
-from assay.pipeline.run import Batch, BatchProgress, Rows, execute
+from assay.pipeline.run import BatchProgress, Rows, RunRequest, execute, plan
 from assay.pipeline.sink import open_sink
-from assay.pipeline.stages import local_machine
 from assay.pipeline.trials import TrialRows
+from assay.plugin import PromptRow
 from assay.records.files import remove_folder
 from assay.records.raw_streams import folder_names
-from assay.records.spec import Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.spec import PluginRef, Surroundings, TrialSpec
 from assay.records.trial import Trial
 from assay_arc.benchmark import KEPT_LOG
 from assay_arc.cards import LOGS, RESULTS, derive_played, write_scores
@@ -51,16 +49,6 @@ class PlannedOptions(msgspec.Struct, kw_only=True):
     retries: int = 0
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run goes on this time; unlike its plan, it may change when the run is resumed."""
-
-    workers: int
-    retries: int
-    max_cost: float | None
-    rate_per_s: float | None
-    executor: PluginRef
-
-
 class ArcRun:
     """One run, new or resumed."""
 
@@ -68,35 +56,65 @@ class ArcRun:
         self.run = run
         self.folder, self.meta = run.folder, run.meta
         self._options = msgspec.convert(self.meta.options or {}, PlannedOptions)
-        self._token = hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
         # Streams and workspaces are elsewhere while agents run: nothing that a player has open
         # leads to logs and scores.
-        self._temporary = Path(tempfile.gettempdir(), f"assay-{self._token}")
-        self._names: dict[str, str] = {}
+        token = hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
+        self._temporary = Path(tempfile.gettempdir(), f"assay-{token}")
+        self._trials = list(self._planned_trials())
+        self._names = folder_names(prompt.id for prompt, _ in self._trials)
         """What the folders of each trial are called in the folder of the run."""
-        self._is_local = True
         self._played_s = 0.0
 
-    def play(self, pace: Pace, progress: BatchProgress) -> None:
+    def request(
+        self,
+        *,
+        jobs: int,
+        retries: int,
+        max_cost: float | None,
+        rate_per_s: float | None,
+        executor: PluginRef,
+    ) -> RunRequest:
+        """Return what the run asks for. How it goes on may change when it is resumed."""
+        options = self._options
+        # On another machine a log is kept with the raw streams, and comes back with them.
+        logs_dir = str((self.folder / LOGS).resolve()) if executor.name == "local" else None
+        logs = {"logs_dir": logs_dir, "logs_prefix": f"{LOGS}/", "log_names": self._names}
+        return RunRequest(
+            prompts=self._benchmark(**logs),
+            rows=self._trials,
+            agent=msgspec.convert(self.meta.agent, PluginRef),
+            jobs=jobs,
+            timeout_s=options.timeout_ms / 1000,
+            trial_timeout_s=options.trial_ms / 1000 if options.trial_ms else None,
+            stall_s=options.stall_s,
+            memory_bytes=options.memory_bytes,
+            cpus=options.cpus,
+            retries=retries,
+            rate_per_s=rate_per_s,
+            max_cost=max_cost,
+            executor=executor,
+            surroundings=Surroundings(
+                cwd=str(self._temporary),
+                workspace_dir=str(self._temporary / WORK),
+                replace=True,
+                isolate=options.isolate,
+                sandbox=options.sandbox,
+                container=options.container,
+                env_names=tuple(options.env_names),
+                raw_dir=str(self._temporary / RAW),
+                raw_prefix=RAW,
+            ),
+            output=self.folder / RESULTS,
+            mode="resume",
+        )
+
+    def play(self, request: RunRequest, progress: BatchProgress) -> None:
         """Play what is missing."""
         began_s = time.monotonic()
-        self._is_local = pace.executor.name == "local"
-        shared = self._setting()
-        if self._is_local:
-            check_confinement(shared.surroundings, shared.limits)
-        graders = plugins.benchmark(self._benchmark()).graders()
-        batch = Batch(
-            specs=self._specs(),
-            graders=graders,
-            workers=pace.workers,
-            retries=pace.retries,
-            max_cost=pace.max_cost,
-            rate_per_s=pace.rate_per_s,
-            executor=pace.executor,
-            earlier_tokens=[self._token],
-        )
+        batch = plan(request)
+        batch = msgspec.structs.replace(batch, specs=[*map(self._apart, batch.specs)])
         hide_process()
-        with _open_rows(self.folder / RESULTS, self._options.k, graders) as sink:
+        with _open_rows(self.folder / RESULTS, self._options.k, batch.graders) as sink:
             rows = contextlib.nullcontext(_MovedRows(sink, self._names, self.folder))
             place = self._private_folder()
             for _ in execute(batch, progress=progress, rows=rows, place=place):
@@ -116,70 +134,30 @@ class ArcRun:
         write_json(self.folder / META, meta)
         return card
 
-    def _specs(self) -> list[TrialSpec]:
-        """Plan the trials; each has its own id, because a row is found by its id."""
+    def _planned_trials(self) -> Iterator[PromptRow]:
+        """Yield the trials as prompts, each with its own id, because a row is found by its id."""
         k = self._options.k
-        rows, numbers = [], {}
         for prompt, extra in read_prompts(self._benchmark()):
             for number in range(1, k + 1):
                 trial_id = prompt.id if k == 1 else f"{prompt.id}.trial-{number}"
                 metadata = {**prompt.metadata, "trial": number}
-                trial = msgspec.structs.replace(prompt, id=trial_id, metadata=metadata)
-                rows.append((trial, extra))
-                numbers[trial_id] = number
-        self._names = folder_names(numbers)
-        # The player sees other names, which say nothing of the game and lead to no other trial.
-        secret = {trial_id: f"trial-{secrets.token_hex(8)}" for trial_id in numbers}
-        specs = make_specs(rows, secret, self._setting())
-        return [self._apart(spec, numbers[spec.prompt.id]) for spec in specs]
+                yield msgspec.structs.replace(prompt, id=trial_id, metadata=metadata), extra
 
-    def _apart(self, spec: TrialSpec, number: int) -> TrialSpec:
-        """Give a trial folders of its own."""
-        place = self._temporary / spec.folder
+    def _benchmark(self, **logs: Any) -> PluginRef:
+        return PluginRef(name="arc", options={**(self.meta.benchmark or {}), **logs})
+
+    def _apart(self, spec: TrialSpec) -> TrialSpec:
+        """Give a trial folders of its own; their names say nothing and lead to no other trial."""
+        folder = f"trial-{secrets.token_hex(8)}"
+        place = self._temporary / folder
         around = msgspec.structs.replace(
             spec.surroundings,
             cwd=str(place),
             workspace_dir=str(place / WORK),
             raw_dir=str(place / RAW),
         )
-        return msgspec.structs.replace(spec, number=number, surroundings=around)
-
-    def _setting(self) -> Setting:
-        options = self._options
-        agent, benchmark = msgspec.convert(self.meta.agent, PluginRef), self._benchmark()
-        limits = Limits(
-            turn_s=options.timeout_ms / 1000,
-            trial_s=options.trial_ms / 1000 if options.trial_ms else None,
-            stall_s=options.stall_s,
-            memory_bytes=options.memory_bytes,
-            cpus=options.cpus,
-        )
-        surroundings = Surroundings(
-            cwd=str(self._temporary),
-            workspace_dir=str(self._temporary / WORK),
-            replace=True,
-            isolate=options.isolate,
-            sandbox=options.sandbox,
-            container=options.container,
-            env_names=tuple(options.env_names),
-            raw_dir=str(self._temporary / RAW),
-            raw_prefix=RAW,
-        )
-        graders = plugins.benchmark(benchmark).graders()
-        return Setting(
-            agent=agent,
-            benchmark=benchmark,
-            limits=limits,
-            surroundings=surroundings,
-            run_token=self._token,
-            identity=identify(agent, surroundings, limits, graders, local_machine()),
-        )
-
-    def _benchmark(self) -> PluginRef:
-        logs: dict[str, Any] = {"logs_prefix": f"{LOGS}/", "log_names": self._names}
-        # On another machine a log is kept with the raw streams, and comes back with them.
-        logs["logs_dir"] = str((self.folder / LOGS).resolve()) if self._is_local else None
-        return PluginRef(name="arc", options={**(self.meta.benchmark or {}), **logs})
+        number = spec.prompt.metadata["trial"]
+        return msgspec.structs.replace(spec, folder=folder, number=number, surroundings=around)
 
     @contextlib.contextmanager
     def _private_folder(self) -> Iterator[None]:

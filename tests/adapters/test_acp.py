@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from acp import schema as sdk
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,10 +17,10 @@ from assay.records.recording import RawLine, Recording, Turn, TurnEnd
 from assay.records.spec import PluginRef
 
 SDK_MODELS = {
-    "initialize": sdk.InitializeRequest,
-    "authenticate": sdk.AuthenticateRequest,
-    "session/new": sdk.NewSessionRequest,
-    "session/prompt": sdk.PromptRequest,
+    "initialize": "InitializeRequest",
+    "authenticate": "AuthenticateRequest",
+    "session/new": "NewSessionRequest",
+    "session/prompt": "PromptRequest",
 }
 
 
@@ -77,7 +76,9 @@ def _request(data: bytes) -> dict[str, Any]:
     message = json.loads(data)
     assert message.pop("jsonrpc") == "2.0"
     if message.get("method") in SDK_MODELS:
-        SDK_MODELS[message["method"]].model_validate(message["params"])
+        from acp import schema as sdk
+
+        getattr(sdk, SDK_MODELS[message["method"]]).model_validate(message["params"])
     return message
 
 
@@ -291,6 +292,8 @@ def test_permission_is_given(kinds: list[str], chosen: str | None) -> None:
     params = {"sessionId": "s", "toolCall": {"toolCallId": "c", "title": "W"}, "options": options}
     answer = agent.write(id="p1", method="session/request_permission", params=params)
     assert answer["id"] == "p1"
+    from acp import schema as sdk
+
     outcome = sdk.RequestPermissionResponse.model_validate(answer["result"]).outcome
     if chosen is None:
         assert outcome.outcome == "cancelled"

@@ -333,6 +333,17 @@ def test_tokens_of_a_killed_turn_come_from_the_session_file(own_recording: Load)
     assert used.cost_source == "estimated"
 
 
+def test_a_session_file_of_any_shape_is_read(own_recording: Load) -> None:
+    recording = own_recording(OWN, "killed")
+    assert recording.kept
+    session = recording.kept / ".claude/projects/-workspace/s.jsonl"
+    session.parent.mkdir(parents=True)
+    odd = ({"id": ["msg_main_00"], "usage": {}}, {"id": {}}, {"id": "msg_main_00", "usage": 1}, [])
+    lines = [{"type": "assistant", "usage": 1, "message": message} for message in odd]
+    session.write_text("\n".join(map(json.dumps, lines)))
+    assert read(recording).usage is None
+
+
 def test_watch_gives_steps_as_they_come(own_recording: Load) -> None:
     watch = ClaudeAdapter().watch()
     (turn,) = own_recording(OWN, "tool").turns

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.adapters.declared import DeclaredAdapter
-from assay.adapters.declared.reader import DeclaredTurn
+from assay.adapters.declared import DeclaredAdapter, DeclaredTurn
 from assay.plugin import Ask
 from assay.records.recording import RawLine
 

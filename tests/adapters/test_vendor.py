@@ -9,7 +9,7 @@ from assay.adapters.vendor import (
     add_usage,
     mcp_servers,
     parse_mcp,
-    spell_variables,
+    rewrite_variables,
     start_failure,
     status_cause,
     text_cause,
@@ -47,7 +47,7 @@ def test_servers_of_user_and_world() -> None:
     assert servers["a"].command == "theirs"
     assert (servers["b"].url, servers["b"].is_remote) == ("http://b", True)
     assert variables_of(servers.values()) == ("ONE", "TWO")
-    assert spell_variables("${ONE}/${TWO:-2}", "{env:NAME}") == "{env:ONE}/{env:TWO}"
+    assert rewrite_variables("${ONE}/${TWO:-2}", "{env:NAME}") == "{env:ONE}/{env:TWO}"
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,13 @@ answers by it: the word after "Magic word:" in a skill, in CLAUDE.md or in the n
 of the model. Without any of them it answers "no idea".
 """
 
-# pathlib would double the time that it needs to start.
+# pathlib, json and re would each double the time that it needs to start.
 # ruff: noqa: PTH109, PTH110, PTH112, PTH123, PTH208
 
-import json
 import os
-import re
 import sys
 import time
+from _json import encode_basestring_ascii as quoted
 
 args = sys.argv[1:]
 prompt = sys.stdin.read() if "-p" in args and not sys.stdin.isatty() else ""
@@ -24,7 +23,29 @@ def option(name: str) -> str | None:
 
 
 def emit(**event: object) -> None:
-    print(json.dumps({"session_id": "s-1", **event}), flush=True)
+    print(to_json({"session_id": "s-1", **event}), flush=True)
+
+
+def to_json(value: object) -> str:
+    """Write a value as json.dumps does."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{quoted(key)}: {to_json(of)}" for key, of in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(to_json, value)) + "]"
+    if isinstance(value, str):
+        return quoted(value)
+    return str(value).lower()
+
+
+def magic_words(text: str) -> list[str]:
+    """Give the word after each "Magic word:"."""
+    return [part.split()[0] for part in text.split("Magic word: ")[1:]]
+
+
+def server_names(config: str) -> list[str]:
+    import json  # late: few runs have servers
+
+    return list(json.loads(config)["mcpServers"])
 
 
 if "--version" in args:
@@ -51,7 +72,7 @@ skills = {
 texts = list(skills.values())
 texts += [read("CLAUDE.md")] if os.path.exists("CLAUDE.md") else []
 config = option("--mcp-config")
-servers = json.loads(config)["mcpServers"] if config else {}
+servers = server_names(config) if config else []
 texts += [f"Magic word: {name}" for name in servers]
 model = option("--model") or "claude-sonnet-4-5"
 texts += ["Magic word: opus"] if "opus" in model else []
@@ -65,7 +86,7 @@ time.sleep(float(os.environ.get("LIKE_S", "0")))
 if log := os.environ.get("LIKE_LOG"):
     with open(log, "a") as file:
         file.write(f"{os.getcwd()}\n")
-words = [word for text in texts for word in re.findall(r"Magic word: (\w+)", text)]
+words = [word for text in texts for word in magic_words(text)]
 answer = ", ".join(words) or "no idea"
 emit(type="assistant", message={"role": "assistant", "model": model,
      "content": [{"type": "text", "text": answer}]})  # fmt: skip

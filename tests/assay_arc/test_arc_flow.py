@@ -43,20 +43,14 @@ class Outcome:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory) -> Path:
+def played(tmp_path_factory, warm_assays) -> Path:
     """A folder in which random and search have played three games, twice each."""
     folder = tmp_path_factory.mktemp("played")
     arguments = ["random", "search", "--games", "od01,tg01,ky01", "-k", "2", "-j", "3", "-q"]
     arguments += ["--max-steps", "60", "--max-resets", "3"]
-    done = subprocess.run(
-        [sys.executable, "-m", "assay", "arc", "run", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = warm_assays.run(["arc", "run", *arguments], folder, os.environ, b"", 240)
     assert done.returncode == 0, done.stderr
-    (folder / "said").write_text(done.stdout)
+    (folder / "said").write_bytes(done.stdout)
     return folder
 
 
@@ -123,13 +117,8 @@ def results(here: Path) -> list[Path]:
     return [run.folder / "results.jsonl" for run in Store(here / STORE).native()]
 
 
-def main_command(*words) -> subprocess.CompletedProcess:
-    argv = [sys.executable, "-m", "assay", *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60)
-
-
-def test_repeats_are_trials_of_a_game_for_compare_too(here):
-    compared = json.loads(main_command("compare", *results(here)).stdout)
+def test_repeats_are_trials_of_a_game_for_compare_too(here, assay):
+    compared = json.loads(assay("compare", *results(here)).stdout)
     assert (compared["meta"]["promptCount"], compared["meta"]["trialsPerPrompt"]) == (3, 2)
     assert compared["health"][compared["meta"]["runs"][0]]["run"] == 6
     for run, label in zip(Store(here / STORE).native(), compared["meta"]["runs"], strict=True):
@@ -137,25 +126,25 @@ def test_repeats_are_trials_of_a_game_for_compare_too(here):
         assert measures["official %"] == pytest.approx(card.score_percent)
         assert measures["levels"] == pytest.approx(card.total_levels_completed / 6)
         assert measures["actions"] == pytest.approx(card.total_actions / 6)
-    text = main_command("compare", *results(here), "--format", "markdown").stdout
+    text = assay("compare", *results(here), "--format", "markdown").stdout
     assert "## Measures, mean of a trial" in text
     assert "| run | official % | levels | actions |" in text
 
 
-def test_repeats_are_trials_for_report_view_and_plan(here):
-    short = main_command("report", *results(here), "--format", "markdown").stdout
+def test_repeats_are_trials_for_report_view_and_plan(here, assay):
+    short = assay("report", *results(here), "--format", "markdown").stdout
     assert "a trial on average: official %" in short
     assert "6 of 6 trials run, 6 graded" in short
-    page = main_command("report", *results(here), "-o", "r.html")
-    assert page.returncode == 0, page.stderr
+    page = assay("report", *results(here), "-o", "r.html", cwd=here)
+    assert page.code == 0, page.stderr
     index = Index(results(here)[0])
     index.refresh()
     assert (index.kind, index.meta.n_rows, index.meta.n_trials) == ("trials", 3, 6)
     entry = json.loads(index.line(0))["trials"][1]
     assert game_log(index.path.parent, entry).is_file()
     index.close()
-    plan = main_command("plan", results(here)[0], "--json")
-    if plan.returncode == 0:
+    plan = assay("plan", results(here)[0], "--json")
+    if plan.code == 0:
         assert json.loads(plan.stdout)["atHand"]["nTrials"] == 2
     else:  # nobody may have won anything
         assert "no variation" in plan.stderr
@@ -283,33 +272,6 @@ def test_replay_tells_what_happened(here):
     assert "no trial 9" in arc("replay", "latest", "ky01", "--trial", "9").out
 
 
-def on_terminal(folder, *words, **env) -> tuple[int, bytes]:
-    """Run `assay arc` with a terminal as stdout and stderr."""
-    import pty
-
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "assay", "arc", *words],
-        cwd=folder,
-        env={**os.environ, **env},
-        stdout=follower,
-        stderr=follower,
-        stdin=subprocess.DEVNULL,
-    )
-    os.close(follower)
-    seen = b""
-    while True:
-        try:
-            data = os.read(leader, 65536)
-        except OSError:
-            break
-        if not data:
-            break
-        seen += data
-    os.close(leader)
-    return process.wait(30), seen
-
-
 EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202e\x7f"
 
 
@@ -333,15 +295,15 @@ EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202e\x7f"
     ],
     ids=lambda words: " ".join(words).replace(EVIL, "EVIL"),
 )
-def test_a_stored_run_cannot_steer_the_terminal(here, words):
+def test_a_stored_run_cannot_steer_the_terminal(here, on_terminal, words):
     for path in Path(STORE).rglob("*.json"):
         spoiled = _spoiled(json.loads(path.read_text()))
         path.write_text(json.dumps(spoiled))
-    _, seen = on_terminal(here, *words, TERM="dumb", NO_COLOR="1")
-    for code in (b"\x1b]0;", b"\x07", b"\xc2\x9b", "\u202e".encode(), b"\x7f"):
+    _, seen = on_terminal("arc", *words, cwd=here, env={"TERM": "dumb", "NO_COLOR": "1"})
+    for code in ("\x1b]0;", "\x07", "\x9b", "\u202e", "\x7f"):
         assert code not in seen, seen
-    assert b"\x1b" not in seen or "--fps" in words, seen
-    assert b"Traceback" not in seen, seen
+    assert "\x1b" not in seen or "--fps" in words, seen
+    assert "Traceback" not in seen, seen
 
 
 def _spoiled(value):
@@ -355,13 +317,13 @@ def _spoiled(value):
     return [_spoiled(v) for v in value] if isinstance(value, list) else value
 
 
-def test_replay_animates_on_a_terminal(here):
-    code, seen = on_terminal(here, "replay", "latest", "ky01", "--fps", "1000")
+def test_replay_animates_on_a_terminal(here, on_terminal):
+    code, seen = on_terminal("arc", "replay", "latest", "ky01", "--fps", "1000", cwd=here)
     assert code == 0
-    assert "\u2580".encode() in seen
-    assert b"\x1b[38;2;" in seen
-    assert seen.count(b"\x1b[H") >= 10
-    assert b"\x1b[?25h" in seen
+    assert "\u2580" in seen
+    assert "\x1b[38;2;" in seen
+    assert seen.count("\x1b[H") >= 10
+    assert "\x1b[?25h" in seen
 
 
 def test_browse_lists_and_shows(here):

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import anyio
 import pytest
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
 
 from assay_arc.client.arc_mcp import answer_line
 from assay_arc.client.arc_play import WrongUsage, read_arguments
@@ -99,6 +97,9 @@ def test_wrong_arguments_make_no_request(argv):
 
 
 def test_the_mcp_server_serves_the_official_client(serve, bin_folder, solutions):
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
     game = serve("so01-v1")
 
     async def play():

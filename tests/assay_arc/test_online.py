@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,10 +56,17 @@ def server(tmp_path_factory):
     process.wait()
 
 
-def arc(folder: Path, *words, **env) -> subprocess.CompletedProcess:
-    argv = [sys.executable, "-m", "assay", "arc", *map(str, words)]
-    given = {k: v for k, v in os.environ.items() if k != "ARC_API_KEY"} | env
-    return subprocess.run(argv, cwd=folder, env=given, capture_output=True, text=True, timeout=180)
+@pytest.fixture(scope="module")
+def arc(warm_assays):
+    """Run `assay arc` in a folder."""
+
+    def run(folder: Path, *words, **env) -> SimpleNamespace:
+        given = {k: v for k, v in os.environ.items() if k != "ARC_API_KEY"} | env
+        done = warm_assays.run(["arc", *map(str, words)], folder, given, b"", 180)
+        said = {"stdout": done.stdout.decode(), "stderr": done.stderr.decode()}
+        return SimpleNamespace(returncode=done.returncode, **said)
+
+    return run
 
 
 def official_card(url: str, card_id: str) -> dict:
@@ -68,7 +76,7 @@ def official_card(url: str, card_id: str) -> dict:
 
 
 @pytest.fixture(scope="module")
-def played(server, tmp_path_factory) -> Path:
+def played(server, arc, tmp_path_factory) -> Path:
     """A folder with an online run of random: two games."""
     folder = tmp_path_factory.mktemp("online")
     words = ["run", "random", "--online", "--base-url", server, "--api-key-env", "MY_KEY"]
@@ -80,7 +88,7 @@ def played(server, tmp_path_factory) -> Path:
     return folder
 
 
-def test_an_online_run_has_the_official_scorecard(played, server):
+def test_an_online_run_has_the_official_scorecard(played, server, arc):
     run = Store(played / STORE).find("latest")
     official = run.meta.official
     assert official.closed
@@ -106,13 +114,13 @@ def test_the_server_counts_what_our_log_counts(played):
     assert run.meta.official.score_percent == pytest.approx(kept["score"])
 
 
-def test_an_online_log_replays_in_our_own_copy_of_the_game(played):
+def test_an_online_log_replays_in_our_own_copy_of_the_game(played, arc):
     done = arc(played, "verify")
     assert done.returncode == 0, done.stdout + done.stderr
     assert Store(played / STORE).find("latest").meta.verified == "replayed"
 
 
-def test_the_key_is_in_no_file_and_not_with_the_player(played, server, tmp_path):
+def test_the_key_is_in_no_file_and_not_with_the_player(played, server, tmp_path, arc):
     for path in played.rglob("*"):
         if path.is_file():
             assert KEY.encode() not in path.read_bytes(), path
@@ -142,7 +150,7 @@ def test_the_key_is_in_no_file_and_not_with_the_player(played, server, tmp_path)
     assert row["output"] == "key: ''"
 
 
-def test_repeats_are_plays_under_one_card(server, tmp_path):
+def test_repeats_are_plays_under_one_card(server, tmp_path, arc):
     words = ["run", "random", "--online", "--base-url", server, "-k", "2", "--games", "tg01"]
     done = arc(tmp_path, *words, "--max-steps", "10", "-q", ARC_API_KEY=KEY)
     assert done.returncode == 0, done.stderr

@@ -112,8 +112,8 @@ def test_an_agent_plays_by_command_and_evidence_comes_from_the_log(tmp_path):
     log = read_log(tmp_path / "away" / "raw" / "trial" / "game.jsonl")
     assert log.header.game_id == "ky01-v1"
     graded = grade_capture(spec, capture, ArcBenchmark().graders())
-    assert graded.score.pass_ is False
-    assert graded.score.score == 0.0
+    assert graded.verdict is False
+    assert graded.score == 0.0
     assert graded.outcome["levels"] == 5
     assert games_running() == []
 
@@ -276,8 +276,8 @@ def test_a_player_that_ends_the_game_and_goes_has_the_score_it_had(tmp_path, mon
     result = capture.metadata["evidence"]["result"]
     assert (result["stopReason"], result["steps"], result["won"]) == ("game_killed", 3, False)
     graded = grade_capture(spec, capture, ArcBenchmark().graders())
-    assert graded.score.pass_ is False
-    assert "game killed" in graded.score.reasoning
+    assert graded.verdict is False
+    assert "game killed" in graded.reasoning
 
 
 FAKE_GEMINI = """#!/bin/sh

@@ -5,8 +5,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -115,9 +113,7 @@ def test_a_skill_that_helps(ab: Ab, project: Project) -> None:
     short = (project.run / "verdict.md").read_text()
     assert short.index("arms differ in: skill relnotes") < short.index("relnotes is better")
 
-
-def test_the_arms_are_interleaved_in_private_folders(ab: Ab, project: Project) -> None:
-    ab(project.experiment(SKILL_ARMS))
+    # The arms are interleaved in private folders.
     started = [Path(folder) for folder in project.started]
     assert len({*started}) == 32
     private = project.home / ".cache" / "assay" / "workspaces"
@@ -354,30 +350,33 @@ def test_an_agent_that_is_not_logged_in_is_found_before_the_rest(ab: Ab, project
 
 
 def test_smoke_runs_one_trial_of_each_arm_and_they_count(ab: Ab, project: Project) -> None:
+    project.write_prompts(3)
     file = project.experiment(SKILL_ARMS)
     done = ab(file, "--smoke")
     assert done.code == 0, done.stderr
     assert "The smoke trials went well." in done.stdout
-    assert "Estimate for 30 more trials: about $" in done.stderr
+    assert "Estimate for 10 more trials: about $" in done.stderr
     assert len(project.started) == 2
     assert not (project.run / "verdict.json").exists()
     assert ab(file).code == 0
-    assert len(project.started) == 32
-    assert len({*project.started}) == 32
+    assert len(project.started) == 12
+    assert len({*project.started}) == 12
 
 
 def test_the_same_command_again_runs_nothing(ab: Ab, project: Project) -> None:
+    project.write_prompts(3)
     file = project.experiment(SKILL_ARMS)
     first, again = ab(file), ab(file)
     assert again.code == 0
     assert again.stdout == first.stdout
-    assert len(project.started) == 32
+    assert len(project.started) == 12
     assert ab(file, "--fresh").code == 0
     assert len(project.runs) == 2
-    assert len(project.started) == 64
+    assert len(project.started) == 24
 
 
 def test_a_changed_skill_runs_only_its_own_arm_again(ab: Ab, project: Project) -> None:
+    project.write_prompts(3)
     file = project.experiment(SKILL_ARMS)
     ab(file)
     project.write("skills/relnotes/SKILL.md", SKILL + "More words.\n")
@@ -385,9 +384,9 @@ def test_a_changed_skill_runs_only_its_own_arm_again(ab: Ab, project: Project) -
     assert done.code == 0, done.stderr
     first = project.runs[0].relative_to(project.folder / "experiments")
     other = project.runs[1].relative_to(project.folder / "experiments")
-    assert f"16 trials reused from {first}" in done.stdout.replace(str(other), str(first))
-    assert "in 32 of 32 planned trials (16 reused)" in done.stdout
-    assert len(project.started) == 48
+    assert f"6 trials reused from {first}" in done.stdout.replace(str(other), str(first))
+    assert "in 12 of 12 planned trials (6 reused)" in done.stdout
+    assert len(project.started) == 18
 
 
 GRADER = """def grade(input, output, **rest):
@@ -510,37 +509,39 @@ def test_expectations_of_prompts_that_change_grade_again(ab: Ab, project: Projec
 
 
 def test_more_trials_reuse_those_that_are_there(ab: Ab, project: Project) -> None:
+    project.write_prompts(3)
     ab(project.experiment(SKILL_ARMS))
     done = ab(project.experiment(SKILL_ARMS, k=3))
-    assert "in 48 of 48 planned trials (32 reused)" in done.stdout, done.stderr
-    assert len(project.started) == 48
+    assert "in 18 of 18 planned trials (12 reused)" in done.stdout, done.stderr
+    assert len(project.started) == 18
 
 
 def test_kill_9_and_the_same_command_goes_on(
     ab: Ab, project: Project, start: Callable[..., Any], eventually: Callable[..., bool]
 ) -> None:
+    project.write_prompts(4)
     file = project.experiment(SKILL_ARMS, k=3)
     env = {**project.env, "LIKE_S": "0.05"}
     process = start("ab", file, "-j", "2", env=env)
-    assert eventually(lambda: len(project.started) > 15, 90)
+    assert eventually(lambda: len(project.started) > 9, 90)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     time.sleep(0.3)
     before = len(project.started)
-    assert before < 48
+    assert before < 24
     assert len(kept(project)) >= before - 2 - 2, "finished trials were lost"
     done = ab(file, "-j", "2")
     assert done.code == 0, done.stderr
-    assert "in 48 of 48 planned trials" in done.stdout
+    assert "in 24 of 24 planned trials" in done.stdout
     # Only what was running when it was killed was started a second time.
-    assert 48 <= len(project.started) <= 48 + 2 + 2
+    assert 24 <= len(project.started) <= 24 + 2 + 2
     numbers = [
         (arm, row["id"], trial["trialNum"])
         for arm in ("control", "relnotes")
         for row in project.rows(arm)
         for trial in row["trials"]
     ]
-    assert len(numbers) == len({*numbers}) == 48
+    assert len(numbers) == len({*numbers}) == 24
 
 
 def kept(project: Project) -> list[tuple[str, str, int]]:
@@ -676,7 +677,7 @@ class TestStatus:
         assert ab("status", "none").code == 1
 
     def test_up_to_date_then_stale_then_again_up_to_date(self, ab: Ab, project: Project) -> None:
-        file = project.experiment(SKILL_ARMS)
+        project.experiment(SKILL_ARMS, k=1)
         file = Path("experiment.toml")
         ab(file)
         done = ab("status", "--check")
@@ -685,7 +686,7 @@ class TestStatus:
         for name, text in (
             ("skills/relnotes/more.txt", "more"),
             ("prompts.jsonl", '{"id": "q", "input": "?", "hint": "plum"}\n'),
-            ("experiment.toml", (project.folder / file).read_text().replace("k = 2", "k = 3")),
+            ("experiment.toml", (project.folder / file).read_text().replace("k = 1", "k = 2")),
         ):
             path = project.folder / name
             before = path.read_text() if path.exists() else None
@@ -697,7 +698,7 @@ class TestStatus:
             assert ab("status").code == 0
             path.unlink() if before is None else path.write_text(before)
             assert ab("status", "--check").code == 0
-        assert len(project.started) == 32
+        assert len(project.started) == 16
 
     def test_an_invalid_verdict_is_no_verdict(self, ab: Ab, project: Project) -> None:
         ab(project.experiment("[arms.control]\n[arms.same]\n"))
@@ -925,13 +926,14 @@ def test_a_size_in_the_file_is_named_by_its_line(ab: Ab, project: Project) -> No
     assert "memory: '1K' is not a size of at least 1M" in done.stderr
 
 
-def test_status_from_another_folder_and_of_a_damaged_verdict(ab: Ab, project: Project) -> None:
+def test_status_from_another_folder_and_of_a_damaged_verdict(
+    assay: Callable[..., Any], ab: Ab, project: Project
+) -> None:
     assert ab(project.experiment(SKILL_ARMS, top="limit = 2", k=1)).code == 0
     below = project.folder / "below"
     below.mkdir()
-    command = [sys.executable, "-m", "assay", "ab", "status", "-o", "../experiments", "--check"]
-    from_below = subprocess.run(command, cwd=below, capture_output=True, text=True, check=False)
-    assert from_below.returncode == 0, from_below
+    from_below = assay("ab", "status", "-o", "../experiments", "--check", cwd=below)
+    assert from_below.code == 0, from_below
     assert from_below.stdout.startswith("mine: up to date: ")
     project.write("experiments/broken/1/verdict.json", "{")
     done = ab("status", "--check")

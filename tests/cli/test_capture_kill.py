@@ -18,7 +18,7 @@ N = 200
 def test_killed_twenty_times_and_resumed_ends_with_one_row_per_prompt(
     start: Callable,
     assay: Callable,
-    agent: Callable,
+    shell_agent: Path,
     prompts: Callable,
     alive: Callable,
     eventually: Callable,
@@ -26,8 +26,8 @@ def test_killed_twenty_times_and_resumed_ends_with_one_row_per_prompt(
     tmp_path: Path,
 ) -> None:
     rng = random.Random(20)
-    path, out, schema = prompts(*["!do wait 0.15 ; say hi"] * N), tmp_path / "out.jsonl", agent()
-    command = ("capture", path, "-s", schema, "-o", out, "-j", 8, "--resume")
+    path, out = prompts(*["sleep 0.15; say done"] * N), tmp_path / "out.jsonl"
+    command = ("capture", path, "-s", shell_agent, "-o", out, "-j", 8, "--resume")
     before: list[bytes] = []
     for _ in range(20):
         process = start(*command)
@@ -102,10 +102,10 @@ def test_interrupted_keeps_rows_ends_agents_and_can_be_resumed(
     number: int,
 ) -> None:
     out, schema = tmp_path / "out.jsonl", agent()
-    path = prompts("quick", "quick too", *["!do deaf ; daemon plain ; wait 1 ; say hi"] * 6)
+    path = prompts("quick", "quick too", *["!do deaf ; daemon plain ; wait 1 ; say hi"] * 3)
     process = start("capture", path, "-s", schema, "-o", out, "-j", 8)
     assert eventually(lambda: out.exists() and out.read_bytes().count(b"\n") >= 2)
-    assert eventually(lambda: len(alive()) >= 12)
+    assert eventually(lambda: len(alive()) >= 6)
     began = time.monotonic()
     process.send_signal(number)
     _, stderr = process.communicate(timeout=30)
@@ -116,10 +116,10 @@ def test_interrupted_keeps_rows_ends_agents_and_can_be_resumed(
     assert "Traceback" not in stderr
     kept = {row["id"] for row in read_rows(out)}
     assert {"p0", "p1"} <= kept
-    assert len(kept) < 8
+    assert len(kept) < 5
     done = assay("capture", path, "-s", schema, "-o", out, "-j", 8, "--resume")
     assert done.code == 0
-    assert sorted(row["id"] for row in read_rows(out)) == [f"p{i}" for i in range(8)]
+    assert sorted(row["id"] for row in read_rows(out)) == [f"p{i}" for i in range(5)]
 
 
 def test_a_second_ctrl_c_does_not_leave_agents_behind(

@@ -1,8 +1,6 @@
 """assay compare from the outside: labels, forms, gates, strategies, and files of other tools."""
 
 import json
-import os
-import pty
 import shlex
 import signal
 import stat
@@ -199,32 +197,28 @@ def test_a_table_can_be_written_to_a_file(assay: Callable, run: Callable, tmp_pa
     assert "\x1b[" not in text
 
 
-def test_on_a_terminal_a_coloured_table_is_shown(run: Callable, tmp_path: Path):
+@pytest.fixture
+def wide_terminal(on_terminal: Callable, monkeypatch: pytest.MonkeyPatch) -> Callable:
+    """Run a command that succeeds with a wide terminal in colours as stdout; give what it shows."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    def run(*words: Any) -> str:
+        env = {"TERM": "xterm-256color", "COLUMNS": "200"}
+        code, shown = on_terminal(*words, env=env, stderr=subprocess.PIPE)
+        assert code == 0
+        return shown
+
+    return run
+
+
+def test_on_a_terminal_a_coloured_table_is_shown(run: Callable, wide_terminal: Callable):
     a, b = run("a.jsonl", 60, 10), run("b.jsonl", 60, 50)
-    shown = on_terminal("compare", a, b, cwd=tmp_path)
+    shown = wide_terminal("compare", a, b)
     assert "b is better than a" in shown
     assert "pass rate" in shown
     assert "\x1b[1;32m" in shown, "better is green"
     assert shown.index("60 of 60 trials run") < shown.index("b is better"), "health comes first"
     assert not shown.lstrip().startswith("{")
-
-
-def on_terminal(*args: Any, cwd: Path) -> str:
-    ours, theirs = pty.openpty()
-    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200"}
-    env.pop("NO_COLOR", None)
-    words = [sys.executable, "-m", "assay", *map(str, args)]
-    process = subprocess.Popen(words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=theirs)
-    os.close(theirs)
-    shown = b""
-    try:
-        while block := os.read(ours, 4096):
-            shown += block
-    except OSError:  # the other end is closed
-        pass
-    os.close(ours)
-    assert process.wait(60) == 0
-    return shown.decode()
 
 
 def test_an_input_is_never_overwritten(assay: Callable, run: Callable):
@@ -235,7 +229,7 @@ def test_an_input_is_never_overwritten(assay: Callable, run: Callable):
     assert b.read_bytes() == before
 
 
-def test_hostile_names_are_only_text(assay: Callable, tmp_path: Path):
+def test_hostile_names_are_only_text(assay: Callable, wide_terminal: Callable, tmp_path: Path):
     evil = "<img src=x>|# *b* [l](http://x)\n\x1b[31m"
     rows = [capture(evil, 1.0, metadata={"category": evil}), capture("q", 1.0)]
     a = write(tmp_path / "a.jsonl", rows)
@@ -253,7 +247,7 @@ def test_hostile_names_are_only_text(assay: Callable, tmp_path: Path):
         widths |= {line: line.replace("\\|", "").count("|") for line in table}
         assert len({widths[line] for line in table}) <= 1, f"a name broke the table: {table}"
     assert widths
-    shown = on_terminal("compare", a, f"{label}:{b}", cwd=tmp_path)
+    shown = wide_terminal("compare", a, f"{label}:{b}")
     assert "\x1b[2J" not in shown
     assert "\x1b[31m" not in shown
     told = json.loads(assay("compare", a, f"{label}:{b}").stdout)

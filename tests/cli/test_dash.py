@@ -137,22 +137,14 @@ def test_stdin_without_rows_is_refused(name, made, run):
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_terminal_as_stdin_is_refused(name, made):
+def test_a_terminal_as_stdin_is_refused(name, made, start):
     terminal, other_end = pty.openpty()
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "assay", *words_with(READERS[name][0], "-")],
-            cwd=made,
-            stdin=other_end,
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
-    finally:
-        os.close(terminal)
-        os.close(other_end)
-    assert done.returncode == 2, done.stderr
-    assert b"stdin is a terminal" in done.stderr
+    process = start(*words_with(READERS[name][0], "-"), cwd=made, stdin=other_end)
+    _, stderr = process.communicate(timeout=60)
+    os.close(terminal)
+    os.close(other_end)
+    assert process.returncode == 2, stderr
+    assert "stdin is a terminal" in stderr
 
 
 def test_a_closed_stdin_is_no_terminal(tmp_path: Path) -> None:
@@ -258,18 +250,14 @@ def test_split_schemas_are_replaced_only_when_asked(made, tmp_path, run):
 
 
 @pytest.mark.parametrize("words", [["grade", "-g", "contains"], ["summarize"], ["format", "-"]])
-def test_what_comes_on_stdin_is_not_written_over(words, made, tmp_path):
+def test_what_comes_on_stdin_is_not_written_over(words, made, tmp_path, start):
     rows = tmp_path / "r.jsonl"
     rows.write_bytes((made / "r.jsonl").read_bytes())
     with rows.open("rb") as stdin:
-        done = subprocess.run(
-            [sys.executable, "-m", "assay", *words, "-o", rows, "--overwrite"],
-            stdin=stdin,
-            capture_output=True,
-            check=False,
-        )
-    assert done.returncode == 2
-    assert b"same file as stdin" in done.stderr
+        process = start(*words, "-o", rows, "--overwrite", stdin=stdin.fileno())
+        _, stderr = process.communicate()
+    assert process.returncode == 2
+    assert "same file as stdin" in stderr
     assert rows.read_bytes() == (made / "r.jsonl").read_bytes()
 
 

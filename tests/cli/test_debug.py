@@ -7,9 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import acp
 import pytest
-from acp.helpers import text_block
 
 SECRET = "sk-live-0123456789abcdef"
 SCRIPT = """
@@ -120,6 +118,9 @@ def test_long_lines_are_cut(debug: Callable) -> None:
 
 
 def test_headless_shows_the_same(tmp_path: Path, shell_agent: Path) -> None:
+    import acp
+    from acp.helpers import text_block
+
     async def talk() -> bytes:
         with (tmp_path / "log").open("wb") as log:
             command = [sys.executable, "-m", "assay", "headless", "-s", str(shell_agent), "--debug"]

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 
@@ -44,6 +43,8 @@ def test_init_writes_what_it_says_and_refuses_to_write_over_it(assay, tmp_path):
 
 
 def test_schemas_are_valid_and_describe_our_rows(assay, tmp_path, agent, prompts):
+    import jsonschema
+
     everything = json.loads(assay("schemas", "--json").stdout)
     for name, schema in everything.items():
         jsonschema.Draft202012Validator.check_schema(schema)
@@ -56,6 +57,8 @@ def test_schemas_are_valid_and_describe_our_rows(assay, tmp_path, agent, prompts
 
 
 def test_what_the_other_commands_write_fits_its_schema(assay, agent, prompts):
+    import jsonschema
+
     everything = json.loads(assay("schemas", "--json").stdout)
     path, asked = agent(), prompts("hello", "again")
     assay("capture", asked, "-s", path, "-g", "contains:hello", "-o", "r.jsonl")

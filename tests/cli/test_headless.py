@@ -10,9 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import acp
 import pytest
-from acp.helpers import text_block
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -48,6 +46,8 @@ type Talk = Callable[[Client, Any, Any], Awaitable[None]]
 def talk(agent: Callable, tmp_path: Path, alive: Callable) -> Callable[[Talk], None]:
     """Hold a conversation through the SDK; nothing is alive after it and it ends with 0."""
 
+    import acp
+
     async def hold(conversation: Talk) -> int:
         client = Client()
         command = [sys.executable, "-m", "assay", "headless", "-s", str(agent())]
@@ -70,6 +70,8 @@ def talk(agent: Callable, tmp_path: Path, alive: Callable) -> Callable[[Talk], N
 
 
 def _ask(connection: Any, session: str, text: str) -> Coroutine[Any, Any, Any]:
+    from acp.helpers import text_block
+
     return connection.prompt(session_id=session, prompt=[text_block(text)])
 
 
@@ -139,6 +141,8 @@ def test_cancel(talk: Callable, alive: Callable, tmp_path: Path) -> None:
 
 
 def test_load(talk: Callable, tmp_path: Path) -> None:
+    import acp
+
     async def conversation(client: Client, connection: Any, process: Any) -> None:
         session = (await connection.new_session(cwd=str(tmp_path), mcp_servers=[])).session_id
         await _ask(connection, session, "hello")
@@ -161,6 +165,8 @@ def test_load(talk: Callable, tmp_path: Path) -> None:
 
 
 def test_a_crash_is_an_error_and_not_a_hang(talk: Callable, tmp_path: Path) -> None:
+    import acp
+
     async def conversation(client: Client, connection: Any, process: Any) -> None:
         session = (await connection.new_session(cwd=str(tmp_path), mcp_servers=[])).session_id
         with pytest.raises(acp.RequestError) as failed:

@@ -124,9 +124,16 @@ class Done(NamedTuple):
 
 @pytest.fixture
 def run(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    assay: Callable[..., Any],
 ) -> Iterator[Callable[..., Done]]:
-    """Run a command line in this process, with the paths of a folder in it."""
+    """Run a command line in this process, with the paths of a folder in it.
+
+    Where a Python grader is forked, another process does it: this one has threads, so that each
+    fork would begin with a new interpreter.
+    """
     monkeypatch.chdir(tmp_path)
     for name, row in (("capture", hostile.CAPTURE), ("trials", hostile.TRIALS), ("raw", RAW)):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
@@ -156,6 +163,9 @@ def run(
 
     def command(line: str, file: Path) -> Done:
         (tmp_path / "out.txt").write_bytes(BEFORE)
+        if "own.py" in line:
+            done = assay(*words(line, file))
+            return Done(done.code, done.stdout, done.stderr)
         raised = ""
         try:
             code: Any = run_command(words(line, file))

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from assay.cli.capture import command as capture
-from assay.cli.parameters import _CommandLine
+from assay.cli.program import _CommandLine
 
 HEADLESS = ("headless", "--schema", "./claude.json")
 

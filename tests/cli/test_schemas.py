@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 STEPS = [
@@ -182,6 +181,8 @@ def schemas() -> dict[str, Any]:
 
 
 def check(schemas: dict[str, Any], name: str, value: Any) -> None:
+    import jsonschema
+
     jsonschema.Draft202012Validator(schemas[name]).validate(value)
 
 
@@ -198,11 +199,15 @@ def test_what_the_seed_prints_is_valid(schemas, name, row):
 
 @pytest.mark.parametrize("name", [name for name, _ in AS_THE_SEED_PRINTS_THEM])
 def test_a_wrong_value_is_not_valid(schemas, name):
+    import jsonschema
+
     with pytest.raises(jsonschema.ValidationError):
         check(schemas, name, {"nothing": "that belongs there"})
 
 
 def test_all_are_valid_schemas_without_references(schemas, assay):
+    import jsonschema
+
     for name, schema in schemas.items():
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["title"] == name

@@ -43,27 +43,39 @@ def commands(agent: Callable, prompts: Callable, tmp_path: Path, tag: str) -> di
 
 
 @pytest.fixture
-def begin(commands: dict[str, list[Any]], tmp_path: Path, alive: Callable, eventually: Callable):
-    """Start a command and wait until its agents or graders run."""
-    started: list[subprocess.Popen[bytes]] = []
+def begin(
+    commands: dict[str, list[Any]],
+    tmp_path: Path,
+    alive: Callable,
+    eventually: Callable,
+    start: Callable,
+):
+    """Start a command and wait until its agents or graders run.
 
-    def start(name: str, **more: Any) -> "subprocess.Popen[bytes]":
-        words = [sys.executable, "-m", "assay", *map(str, commands[name])]
-        files = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen(words, cwd=tmp_path, **(files | more))
-        started.append(process)
+    Only what talks through its stdin or gets a terminal of its own needs a new process.
+    """
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(name: str, **more: Any) -> "subprocess.Popen[str]":
+        if name == "headless" or more:
+            words = [sys.executable, "-m", "assay", *map(str, commands[name])]
+            files = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+            process = subprocess.Popen(words, cwd=tmp_path, text=True, **(files | more))
+            started.append(process)
+        else:
+            process = start(*commands[name])
         if name == "headless":
             talk(process, tmp_path)
         assert eventually(lambda: len(alive()) >= 1 + (name == "headless"))
         return process
 
-    yield start
+    yield begin
     for process in started:
         process.kill()
         process.communicate()
 
 
-def talk(process: "subprocess.Popen[bytes]", cwd: Path) -> None:
+def talk(process: "subprocess.Popen[str]", cwd: Path) -> None:
     """Open a session and put the prompt of an agent that never ends."""
     asked: list[tuple[str, dict[str, Any]]] = [
         ("initialize", {"protocolVersion": 1}),
@@ -73,7 +85,7 @@ def talk(process: "subprocess.Popen[bytes]", cwd: Path) -> None:
     assert process.stdout is not None
     for number, (method, params) in enumerate(asked):
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        process.stdin.write(json.dumps(message).encode() + b"\n")
+        process.stdin.write(json.dumps(message) + "\n")
         process.stdin.flush()
         line = process.stdout.readline()
         assert line, process.communicate()[1]
@@ -83,7 +95,7 @@ def talk(process: "subprocess.Popen[bytes]", cwd: Path) -> None:
         "prompt": [{"type": "text", "text": WAITS}],
     }
     message = {"jsonrpc": "2.0", "id": 9, "method": "session/prompt", "params": params}
-    process.stdin.write(json.dumps(message).encode() + b"\n")
+    process.stdin.write(json.dumps(message) + "\n")
     process.stdin.flush()
 
 
@@ -100,7 +112,7 @@ def test_a_signal_leaves_nothing_behind(
     _, stderr = process.communicate(timeout=30)
     assert alive() == []
     assert process.returncode == (0 if name == "headless" else 130), stderr
-    assert b"Traceback" not in stderr
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.parametrize("keys", [CTRL_C, CTRL_C * 2, CTRL_BACKSLASH, CTRL_BACKSLASH * 2])

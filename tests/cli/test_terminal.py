@@ -2,9 +2,7 @@
 
 import json
 import os
-import pty
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -133,36 +131,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def on_terminal(
-    folder: Path, *words: str, term: str = "dumb", stop_at: bytes = b""
-) -> tuple[int, str]:
-    """Run assay with a terminal as stdout and stderr; return exit code and all that it got."""
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "assay", *words],
-        cwd=folder,
-        env={**os.environ, "TERM": term, "NO_COLOR": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=follower,
-        stderr=follower,
-    )
-    os.close(follower)
-    seen, until_s = b"", time.monotonic() + 60
-    while time.monotonic() < until_s:
-        try:
-            data = os.read(leader, 65536)
-        except OSError:
-            break
-        if not data:
-            break
-        seen += data
-        if stop_at and stop_at in seen:
-            process.send_signal(signal.SIGINT)
-            stop_at = b""
-    os.close(leader)
-    code = process.wait(30)
-    # The terminal driver itself writes \r\n for \n.
-    return code, seen.replace(b"\r\n", b"\n").decode()
+PLAIN = {"TERM": "dumb", "NO_COLOR": "1"}
 
 
 def refuse_controls(text: str, what: object) -> None:
@@ -240,9 +209,11 @@ def test_every_command_is_in_the_matrix() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_control_code_reaches_the_terminal(place: Path, name: str) -> None:
+def test_no_control_code_reaches_the_terminal(
+    on_terminal: Callable, place: Path, name: str
+) -> None:
     stop = b"Ctrl-C stops" if name == "view" else b""
-    code, seen = on_terminal(place, *CASES[name], stop_at=stop)
+    code, seen = on_terminal(*CASES[name], cwd=place, env=PLAIN, stop_at=stop)
     assert "Traceback" not in seen, seen
     refuse_controls(seen, name)
     expected = (1, 2) if name.startswith(("a ", "an ", "schemas")) else (0, 1, 3, 4, 130)
@@ -259,21 +230,21 @@ READERS += ("validate-refs", "compare", "report", "plan")
 @pytest.mark.parametrize("file", ["broken.jsonl", "wrong.jsonl"])
 @pytest.mark.parametrize("command", READERS)
 def test_nor_in_the_message_about_a_bad_file(
-    place: Path, command: str, file: str, debug: bool
+    on_terminal: Callable, place: Path, command: str, file: str, debug: bool
 ) -> None:
     more = {"capture": ("-s", "agent.json"), "run": ("-s", "agent.json")}
     more |= {"extract": ("-s", "agent.json"), "grade": ("-g", "grader.py")}
     more |= {"validate-refs": ("-g", "grader.py"), "compare": ("rows.jsonl",)}
     flags = ("--debug",) if debug and command not in ("plan",) else ()
-    code, seen = on_terminal(place, command, file, *more.get(command, ()), *flags)
+    code, seen = on_terminal(command, file, *more.get(command, ()), *flags, cwd=place, env=PLAIN)
     assert code in (0, 1, 2, 4), seen
     refuse_controls(seen, command)
 
 
-def test_nor_from_the_live_view(place: Path) -> None:
+def test_nor_from_the_live_view(on_terminal: Callable, place: Path) -> None:
     """It moves the cursor itself, so only the codes of the data are looked for."""
     args = ("capture", "rows.jsonl", "-s", "agent.json", "-o", "out.jsonl")
-    code, seen = on_terminal(place, *args, term="xterm")
+    code, seen = on_terminal(*args, cwd=place, env={"TERM": "xterm", "NO_COLOR": "1"})
     assert code == 0, seen
     for code_of_data in ("\x1b]0;", "\x07", "\x1b[2J\x9b", "\x9b", "\u202e", "\x7f"):
         assert code_of_data not in seen
@@ -286,10 +257,12 @@ def test_markdown_has_none_in_a_file_either(assay: Callable, place: Path, name: 
     refuse_controls((place / "out.md").read_text(), name)
 
 
-def test_rows_in_a_pipe_stay_as_they_are(assay: Callable, place: Path) -> None:
+def test_rows_in_a_pipe_stay_as_they_are(
+    assay: Callable, on_terminal: Callable, place: Path
+) -> None:
     done = assay("format", "rows.jsonl")
     assert done.rows == rows()
-    seen = on_terminal(place, "format", "rows.jsonl")[1]
+    seen = on_terminal("format", "rows.jsonl", cwd=place, env=PLAIN)[1]
     assert [json.loads(line) for line in seen.splitlines()] == rows()  # other spelling, same JSON
 
 

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import acp
 import pytest
-from acp.helpers import text_block
 
 from assay.adapters.text import ShellAdapter, SimpleAdapter
 
@@ -412,6 +410,9 @@ def test_trials_of_a_text_agent(assay: Callable, prompts: Callable, ways: dict[s
 
 
 def test_headless_serves_a_text_agent(tmp_path: Path, ways: dict[str, Any]) -> None:
+    import acp
+    from acp.helpers import text_block
+
     class Client:
         def __init__(self) -> None:
             self.texts: list[str] = []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.records.rows import open_trials
+from assay.records.trial.files import open_trials
 
 ROW = {
     "id": "p",

@@ -309,9 +309,10 @@ def test_a_better_description_is_found_on_one_half_and_judged_on_the_other(
     assert len(trained | tested) == 18
     assert (tmp_path / "out.description-1.md").read_text().strip() == better
     assert better not in (skills / "relnotes/SKILL.md").read_text()
-    again = assay("trigger", skills / "relnotes", *args, "--resume", env=env)
-    assert again.code == 0, again
-    assert (tmp_path / "answers/asked.txt").read_text().count("=====") == 1
+    for option in (["--resume"], ["--rerun", "r1"]):
+        again = assay("trigger", skills / "relnotes", *args, *option, env=env)
+        assert again.code == 0, again
+        assert (tmp_path / "answers/asked.txt").read_text().count("=====") == 1
 
 
 def test_a_proposal_that_is_none_leaves_the_description(assay, skills, cases, skilled):

@@ -1,11 +1,9 @@
 """At 80 columns nothing is cut, the verdict comes last, and no name of the files is shown."""
 
-import contextlib
 import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -148,23 +146,11 @@ def test_agents_answers_at_once_even_if_an_agent_does_not(
     assert took_s < 10  # seconds less than the agents; the figure itself is in RESULTS.md
 
 
-def on_terminal(folder: Path, *args: str) -> list[str]:
-    """Run assay on a terminal of 80 columns; return the lines that it prints."""
-    ours, theirs = os.openpty()
-    env = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
-    command = [sys.executable, "-m", "assay", *args]
-    with subprocess.Popen(command, cwd=folder, env=env, stdout=theirs, stderr=theirs):
-        os.close(theirs)
-        shown = b""
-        with contextlib.suppress(OSError):  # how Linux tells the end of a terminal
-            while part := os.read(ours, 4096):
-                shown += part
-    os.close(ours)
-    return shown.decode().replace("\r\n", "\n").splitlines()
+OF_80_COLUMNS = {"COLUMNS": "80", "TERM": "xterm"}
 
 
 def test_sentences_are_folded_at_words_on_a_terminal_and_whole_in_a_pipe(
-    assay: Callable[..., Any], tmp_path: Path
+    assay: Callable[..., Any], on_terminal: Callable[..., Any], tmp_path: Path
 ) -> None:
     words = "relnotes helps: +0.42 (+0.30 to +0.55) in 74 of 200 planned trials, $1.92, 6 minutes"
     verdict = {"valid": True, "sentences": [words] * 2, "experiment": "x", "inputs": {}}
@@ -172,7 +158,7 @@ def test_sentences_are_folded_at_words_on_a_terminal_and_whole_in_a_pipe(
         path = tmp_path / "experiments" / name / "1" / "verdict.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps({"name": name, **verdict}))
-    shown = on_terminal(tmp_path, "ab", "status")
+    shown = on_terminal("ab", "status", env=OF_80_COLUMNS)[1].splitlines()
     assert max(map(len, shown)) <= 80
     assert shown.count("") == 1, "a blank line between two experiments"
     assert [line[:2] for line in shown].count("  ") == 4, "what goes on is indented"
@@ -184,8 +170,9 @@ def test_sentences_are_folded_at_words_on_a_terminal_and_whole_in_a_pipe(
     assert " ".join(" ".join(shown).split()) == " ".join(piped.split())
 
 
-def test_errors_are_folded_on_a_terminal(tmp_path: Path) -> None:
-    shown = on_terminal(tmp_path, "ab", "prompts.jsonl", "-s", "demo")
+def test_errors_are_folded_on_a_terminal(on_terminal: Callable[..., Any]) -> None:
+    words = ("ab", "prompts.jsonl", "-s", "demo")
+    shown = on_terminal(*words, env=OF_80_COLUMNS)[1].splitlines()
     assert max(map(len, shown)) <= 80
     assert "Error: Nothing to compare." in "\n".join(shown)
     assert any(line.startswith("  ") for line in shown)

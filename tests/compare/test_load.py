@@ -8,7 +8,7 @@ import pytest
 
 from assay.compare.runs import load_run
 from assay.errors import InputError
-from assay.records.trials import detect_kind
+from assay.records.trial.files import detect_kind
 
 
 def capture(id_, *, score=None, total=100.0, **more):

@@ -17,7 +17,7 @@ from assay.compare.planning import (
 )
 from assay.compare.runs import load_run
 from assay.errors import InputError
-from assay.records.trials import detect_kind
+from assay.records.trial.files import detect_kind
 
 
 def pilot(path: Path, passes: list[list[bool | None]], *, cost: float | None = None):

@@ -9,7 +9,7 @@ import pytest
 from assay.compare.report import CompareOptions, compare, load_runs
 from assay.compare.runs import load_run
 from assay.errors import InputError
-from assay.records.trials import detect_kind
+from assay.records.trial.files import detect_kind
 
 
 def write(path, scores, *, total=100.0, grader="v1", **more):

@@ -20,8 +20,8 @@ def found(name: str) -> object:
     return target
 
 
-def test_there_are_three_walks():
-    assert len(WALKS) == 3
+def test_there_are_four_walks():
+    assert len(WALKS) == 4
     assert all(len(walk.splitlines()) >= 10 for walk in WALKS)
 
 

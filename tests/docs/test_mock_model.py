@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from assay.testing.model.script import (
@@ -66,12 +65,16 @@ BAD = [
 
 @pytest.mark.parametrize("script", GOOD, ids=range(len(GOOD)))
 def test_the_schema_accepts_what_is_loaded(script: Any, schema: Any) -> None:
+    import jsonschema
+
     load_script(script)
     jsonschema.validate(script, schema)
 
 
 @pytest.mark.parametrize("script", BAD, ids=range(len(BAD)))
 def test_the_schema_refuses_what_is_refused(script: Any, schema: Any) -> None:
+    import jsonschema
+
     with pytest.raises(ScriptError):
         load_script(script)
     with pytest.raises(jsonschema.ValidationError):
@@ -79,6 +82,8 @@ def test_the_schema_refuses_what_is_refused(script: Any, schema: Any) -> None:
 
 
 def test_the_example_of_the_page_is_a_script(schema: Any) -> None:
+    import jsonschema
+
     assert EXAMPLE is not None
     jsonschema.validate(json.loads(EXAMPLE[1]), schema)
     assert load_script(json.loads(EXAMPLE[1])).toolless == "step"

@@ -8,9 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import jsonschema
-import pandas
 import pytest
 
 from assay.cli.schemas import all_kinds
@@ -34,6 +31,8 @@ def rows(path: Path) -> list[dict[str, Any]]:
 @pytest.fixture
 def export(assay, results, tmp_path):
     """Export one of the files; give the examples and the summary."""
+
+    import jsonschema
 
     def run(kind: str, *words: Any, of: str = "captures", env: Any = None) -> Any:
         out = tmp_path / f"{kind}.jsonl"
@@ -123,6 +122,8 @@ def test_turns_are_put_in_their_places(export):
 
 
 def test_what_was_left_out_is_said_with_its_reason(export, assay, results):
+    import jsonschema
+
     examples, summary = export("sft")
     assert [one["id"] for one in examples] == ["work", "fail", "plain", "talk"]
     assert summary["leftOut"] == {
@@ -293,6 +294,9 @@ def table(assay, results, tmp_path):
 
 
 def test_a_table_is_read_by_duckdb_and_pandas(table):
+    import duckdb
+    import pandas
+
     parquet, text, lines = (str(table(f"t{suffix}")) for suffix in (".parquet", ".csv", ".jsonl"))
     by_file = "SELECT parse_filename(file), count(*), avg(score) FROM $1 GROUP BY 1 ORDER BY 1"
     for path in (parquet, text, lines):

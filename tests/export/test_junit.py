@@ -79,3 +79,15 @@ def test_a_grader_failure_keeps_its_reason() -> None:
         "not measured: a grader failed: check: Error: kaput",
         "not measured: not graded",
     ]
+
+
+def test_an_ungraded_crash_is_a_failure_and_an_ungraded_answer_is_skipped() -> None:
+    crash = {"cause": "agent_crash", "message": "exit code 1"}
+    trials = [
+        {"trialNum": 1, "output": "", "duration": 10, "failure": crash},
+        {"trialNum": 2, "output": "o", "duration": 10, "failure": {**crash, "answered": True}},
+    ]
+    rows = capture(failure=crash), {"id": "q", "k": 2, "trials": trials, "metadata": {}}
+    (suite,) = written(*rows)
+    assert [case[0].tag for case in suite] == ["failure", "failure", "skipped"]
+    assert suite[0][0].attrib == {"type": "agent_crash", "message": "exit code 1"}

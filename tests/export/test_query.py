@@ -11,7 +11,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -149,6 +148,8 @@ def test_grades_has_a_row_for_each_grader(assay, results, ask, tmp_path):
 
 
 def test_parquet_is_read_by_others(assay, results, tmp_path):
+    import duckdb
+
     sql = "SELECT id, trial, pass FROM trials;"
     done = assay("query", sql, results["trials"], "-o", "t.parquet")
     assert done.code == 0, done.stderr
@@ -160,6 +161,8 @@ def test_parquet_is_read_by_others(assay, results, tmp_path):
 
 @pytest.mark.parametrize("sql", ["SELECT 1 AS n -- one", "SELECT 1 AS n; -- one", "SELECT 1 n;;"])
 def test_parquet_has_what_one_statement_returns(assay, results, tmp_path, sql):
+    import duckdb
+
     done = assay("query", sql, results["trials"], "-o", "t.parquet")
     assert done.code == 0, done.stderr
     assert duckdb.sql(f"SELECT * FROM '{tmp_path / 't.parquet'}'").fetchall() == [(1,)]

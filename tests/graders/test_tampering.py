@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 AGENT = """
-import json, sys
+import sys
 exec(sys.argv[-1])
-print(json.dumps({"type": "result", "result": "wrong"}), flush=True)
+print('{"type": "result", "result": "wrong"}', flush=True)
 """
 """Does what its prompt says, which is Python, and always gives the same wrong answer."""
 PYTHON = "def grade(output): return output == 'right'\n"
-PROGRAM = """#!{python}
+PROGRAM = """#!{python} -IS
 import json, sys
 right = json.loads(sys.stdin.readline())["output"] == "right"
 print(json.dumps({{"pass": right, "score": float(right), "reasoning": __file__}}))
 """
-SERVE = """#!{python}
+SERVE = """#!{python} -IS
 import json, sys
 for line in sys.stdin:
     right = json.loads(line)["output"] == "right"
@@ -42,8 +42,8 @@ WAYS = {
 def capture(assay: Callable, schema: dict[str, Any], tmp_path: Path) -> Callable[..., Any]:
     """Run trials of the hostile agent in the test's folder; gives the outcome."""
     (tmp_path / "hostile.py").write_text(AGENT)
-    events: dict[str, Any] = {"outputEvents": [], "command": [sys.executable, "hostile.py"]}
-    events["command"] = [sys.executable, "-I", str(tmp_path / "hostile.py")]
+    command = [sys.executable, "-I", "-S", str(tmp_path / "hostile.py")]
+    events: dict[str, Any] = {"outputEvents": [], "command": command}
     (tmp_path / "agent.json").write_text(json.dumps(schema | events))
 
     def run(code: str, grader: str, *more: Any, n: int = 3, command: str = "capture") -> Any:
@@ -81,7 +81,7 @@ def test_the_grader_that_was_read_at_the_start_judges(
     capture: Callable, tmp_path: Path, name, text, mode, loose, option, way, workers
 ) -> None:
     write(tmp_path / name, text, mode)
-    before = capture("0", option).rows[0]["grades"]
+    before = capture("0", option, n=1).rows[0]["grades"]
     done = capture(WAYS[way].format(name=name, text=loose), option, "-j", workers, n=4)
     assert passed(done) == [False] * 4, done.stderr
     assert {row["score"]["version"] for row in done.rows} == {

@@ -21,6 +21,7 @@ def test_the_page_has_five_examples():
     assert len(EXAMPLES) >= 5
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_examples_run(example, tmp_path):
     done = subprocess.run(
@@ -30,6 +31,7 @@ def test_examples_run(example, tmp_path):
     assert done.stdout
 
 
+@pytest.mark.recorded
 def test_the_notebook_runs_in_a_kernel(tmp_path):
     pytest.importorskip("ipykernel")
     nbclient = pytest.importorskip("nbclient")

@@ -69,7 +69,7 @@ def difference(order: Sequence[TrialSpec], seed: int) -> float:
 
 
 def entry(number: int, **changes: object) -> Trial:
-    made = TrialEntry(trial_num=number, output="x", trajectory=[], duration=1.0, pass_=True)
+    made = TrialEntry(number=number, output="x", trajectory=[], duration=1.0, pass_=True)
     row = FinishedTrial(id="p", spec_hash="", entry=made)
     return of_entry(msgspec.structs.replace(made, **changes), row)
 

@@ -12,11 +12,12 @@ import pytest
 
 from assay import plugins
 from assay.errors import AssayError, InputError
-from assay.pipeline.grading import GradedRow, grade_rows, grade_rows_elsewhere
+from assay.pipeline.grade import grade_all
+from assay.pipeline.grading import GradedRow
 from assay.pipeline.remote import RemoteTrials
 from assay.pipeline.remote_grading import RemoteGraders
-from assay.pipeline.stages import AskingHost
 from assay.plugin import Limits, PluginRef, Surroundings, TrialSpec
+from assay.run.process import start_over
 
 
 class OtherMachine:
@@ -59,12 +60,13 @@ def lines(*rows: dict[str, Any]) -> list[tuple[str, bytes]]:
 
 
 def locally(rows: Sequence[tuple[str, bytes]], refs: Sequence[PluginRef]) -> list[GradedRow]:
-    return list(grade_rows(rows, refs, AskingHost()))
+    return list(grade_all(rows, refs))
 
 
 @pytest.fixture
 def elsewhere(here: Path) -> Iterator[Callable[..., list[GradedRow]]]:
     """Grade on the other machine; the folder of this one is back afterwards."""
+    start_over()  # a grading that failed in another test has stopped everything
 
     def grade(
         rows: Sequence[tuple[str, bytes]],
@@ -86,8 +88,7 @@ def elsewhere(here: Path) -> Iterator[Callable[..., list[GradedRow]]]:
 
         remote.join(machine)
         machine.call = call
-        host, ask = AskingHost(), remote.asking
-        return list(grade_rows_elsewhere(rows, refs, host, 1, lambda: None, None, ask))
+        return list(grade_all(rows, refs, elsewhere=remote.asking))
 
     return grade
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import InputError
-from assay.pipeline.grading import grade_rows
-from assay.pipeline.stages import AskingHost, grade_all
+from assay.pipeline.grade import grade_all
 from assay.plugins import grader_ref
 
 ROW = {"id": "a", "input": "i", "output": "out", "trajectory": [], "metadata": {}, "timing": {}}
@@ -185,7 +184,7 @@ def test_a_python_grader_sees_exactly_what_it_names(tmp_path) -> None:
 )
 def test_an_unreadable_row_is_named(line: bytes, said: str) -> None:
     with pytest.raises(InputError) as caught:
-        list(grade_rows([("f:7", line)], [grader_ref("tools:x")], AskingHost()))
+        list(grade_all([("f:7", line)], [grader_ref("tools:x")]))
     import re
 
     assert re.search(said, caught.value.message)
@@ -194,7 +193,7 @@ def test_an_unreadable_row_is_named(line: bytes, said: str) -> None:
 def test_a_row_without_trials_is_refused_with_a_hint() -> None:
     line = json.dumps({"id": "a", "input": "i", "k": 1, "trials": []}).encode()
     with pytest.raises(InputError) as caught:
-        list(grade_rows([("f:1", line)], [grader_ref("exact")], AskingHost()))
+        list(grade_all([("f:1", line)], [grader_ref("exact")]))
     assert "at least one trial" in caught.value.hint
 
 
@@ -230,7 +229,7 @@ def test_workers_do_not_read_far_ahead() -> None:
             taken = n
             yield f"f:{n}", json.dumps(ROW | {"output": "x" * 1_000_000}).encode()
 
-    results = grade_rows(lines(), [grader_ref("contains:out")], AskingHost(), workers=2)
+    results = grade_all(lines(), [grader_ref("contains:out")], workers=2)
     for _ in range(3):
         next(results)
     assert taken < 60

@@ -22,7 +22,7 @@ def result(passed: bool | None, cause: Cause | None = None) -> Trial:
         timing=Timing(start=0, end=1, total=1),
     )
     if passed is not None:
-        capture.score = Grade(pass_=passed, score=float(passed))
+        capture.grade = Grade(pass_=passed, score=float(passed))
     if cause is not None:
         capture.failure = Failure(cause=cause, message="why")
     return capture

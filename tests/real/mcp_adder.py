@@ -23,7 +23,8 @@ TOOLS: list[dict[str, Any]] = [
 
 def call(name: str, given: dict[str, Any]) -> tuple[str, bool]:
     if name == "add":
-        return str(given["a"] + given["b"]), False
+        # Not a bare number, which Gemini CLI takes for structured content.
+        return f"sum {given['a'] + given['b']}", False
     return (os.environ.get("WHO", "nobody"), False) if name == "whoami" else ("boom failed", True)
 
 

@@ -84,7 +84,11 @@ class Lab:
             "env": list(self._env),
             "timeout": 120_000,
         }
-        rows = [{"id": f"p{n}", "input": f"Which fruit? {n}", "hint": "plum"} for n in range(6)]
+        # Two prompts show that a treatment reaches the agent; six would prove that it helps.
+        n_prompts = 6 if agent.startswith("claude:") else 2
+        rows = [
+            {"id": f"p{n}", "input": f"Which fruit? {n}", "hint": "plum"} for n in range(n_prompts)
+        ]
         self.write("prompts.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
         self.write("skills/relnotes/SKILL.md", SKILL)
         self.write("v2.md", "Follow the medlar rule.\n")
@@ -131,7 +135,6 @@ def test_each_kind_of_treatment_is_found_and_a_sabotaged_control_is_invalid(
             "servers": ({"mcp": "servers.json"}, "MCP servers of servers.json ("),
             "other": ({"model": kind.models[1]}, f"model {kind.models[1]} (control: "),
         }
-        # Two prompts show that the treatment reaches the agent; six would prove that it helps.
         lab.write(
             "few.jsonl",
             "".join((tmp_path / "prompts.jsonl").read_text().splitlines(keepends=True)[:2]),

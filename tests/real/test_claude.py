@@ -30,27 +30,6 @@ def play(live: Play) -> Play:
     return run
 
 
-def test_sub_agent_stands_under_its_call(play: Play) -> None:
-    given = {"description": "sub job", "prompt": "SUBJOB do it", "subagent_type": "general-purpose"}
-    inner = [{"text": "sub says", "calls": [{"tool": "shell", "command": "echo sub"}]}]
-    thread = {
-        "when": {"firstUserContains": "SUBJOB"},
-        "steps": [*inner, {"text": "Sub report."}],
-    }
-    task = {"name": "Task", "arguments": given, "id": "toolu_task"}
-    done = play({"steps": [{"calls": [task]}, {"text": "Main end."}], "threads": [thread]})
-    told = [(s["type"], s.get("name") or s["content"], s.get("parent")) for s in steps(done)]
-    assert told == [
-        ("tool_call", "Task", None),
-        ("message", "sub says", "toolu_task"),
-        ("tool_call", "Bash", "toolu_task"),
-        ("message", "Sub report.", "toolu_task"),
-        ("message", "Main end.", None),
-    ]
-    assert done.row["usage"]["inputTokens"] == 400
-    assert done.row["output"] == "Main end."
-
-
 def test_tasks_become_a_plan(play: Play) -> None:
     create = {"name": "TaskCreate", "arguments": {"subject": "First", "description": "do it"}}
     update = {"name": "TaskUpdate", "arguments": {"taskId": "1", "status": "completed"}}
@@ -60,38 +39,6 @@ def test_tasks_become_a_plan(play: Play) -> None:
         [{"id": "1", "content": "First", "status": "completed"}],
     ]
     assert len(done.steps("tool_call")) == 2
-
-
-def test_limit_of_turns(play: Play) -> None:
-    call = {"tool": "shell", "command": "echo again"}
-    steps = [{"calls": [call]}] * 5
-    done = play({"steps": steps}, args=("--max-turns", "2"))
-    assert done.row["failure"]["cause"] == "agent_limit", done.row
-    assert len(done.requests) == 2
-    assert done.row["usage"]["inputTokens"] == 200
-
-
-def test_tokens_of_a_turn_that_was_cut_short(play: Play) -> None:
-    hang = {"tool": "shell", "command": "tail -f /dev/null"}
-    usage = {"input": 70, "output": 30}
-    done = play({"steps": [{"calls": [hang], "usage": usage}, {"text": "x"}]}, timeout_ms=6_000)
-    assert done.row["failure"]["cause"] == "agent_timeout"
-    told = done.row["usage"]
-    assert (told["inputTokens"], told["outputTokens"]) == (70, 30)
-    assert told["costSource"] == "estimated"
-    assert done.alive() == []
-
-
-def test_prompt_longer_than_an_argument_may_be(play: Play) -> None:
-    long = "x" * 200_000 + " END"
-    done = play({"steps": [{"text": "Long."}]}, long)
-    assert done.row["output"] == "Long.", done.row
-    assert done.requests[0].last_user.strip().endswith("x END")
-
-
-def test_prompt_that_looks_like_an_option(play: Play) -> None:
-    done = play({"steps": [{"text": "Read."}]}, "--version")
-    assert done.row["output"] == "Read.", done.row
 
 
 def test_setup_proves_what_the_agent_had(play: Play, tmp_path: Any) -> None:

@@ -54,15 +54,6 @@ def test_sub_agent_comes_from_the_database(play: Play) -> None:
     assert done.row["output"] == "Main end."
 
 
-def test_limit_of_turns(play: Play) -> None:
-    steps = [{"calls": [{"tool": "shell", "command": f"echo {n}"}]} for n in range(9)]
-    done = play({"steps": steps}, args=("--max-turns", "2"))
-    assert done.row["failure"]["cause"] == "agent_limit", done.row
-    assert len(done.steps("tool_call")) in (2, 3)
-    assert len(done.requests) <= 4
-    assert done.alive() == []
-
-
 def test_todo_list_becomes_a_plan(play: Play) -> None:
     todos = [{"content": "First", "status": "pending", "priority": "high"}]
     call = {"name": "todowrite", "arguments": {"todos": todos}}

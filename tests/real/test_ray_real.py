@@ -10,58 +10,16 @@ import pytest
 from assay.testing.model import ScriptedModel
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore")]
-KEY = "sk-live-0123456789abcdef"
-Variables = Callable[[str], dict[str, str]]
+Play = Callable[..., Any]
 
 
-def claude(url: str) -> dict[str, str]:
-    return {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY}
-
-
-def opencode(url: str) -> dict[str, str]:
-    options = {"baseURL": f"{url}/v1", "apiKey": "{env:MOCK_API_KEY}"}
-    provider = {"npm": "@ai-sdk/openai-compatible", "name": "Mock", "options": options}
-    config = {"provider": {"mock": {**provider, "models": {"mock-model": {"name": "Mock"}}}}}
-    return {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "MOCK_API_KEY": KEY}
-
-
-def gemini(url: str) -> dict[str, str]:
-    return {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": url}
-
-
-def codex(url: str) -> dict[str, str]:
-    return {"MOCK_API_KEY": KEY}
-
-
-def codex_arguments(url: str) -> list[str]:
-    provider = {"name": "mock", "base_url": f"{url}/v1", "wire_api": "responses"}
-    provider["env_key"] = "MOCK_API_KEY"
-    settings = [f'model_providers.mock.{key}="{value}"' for key, value in provider.items()]
-    every = ['model_provider="mock"', *settings]
-    return [f"--agent-arg={word}" for each in every for word in ("-c", each)]
-
-
-AGENTS: dict[str, tuple[Variables, str]] = {
-    "claude": (claude, "claude-sonnet-4-5"),
-    "codex": (codex, "gpt-5.5"),
-    "gemini": (gemini, "gemini-2.5-pro"),
-    "opencode": (opencode, "mock/mock-model"),
-}
-
-
-@pytest.mark.parametrize("agent", AGENTS)
-def test_real_agents_run_on_other_nodes(live: Any, ray_cluster: Any, agent: str) -> None:
-    variables, model = AGENTS[agent]
+def test_real_agents_run_on_other_nodes(play: Play, kind: Any, ray_cluster: Any) -> None:
     call = {"tool": "shell", "command": "echo made > made.txt && echo said-it"}
     steps = [{"calls": [call]}, {"text": "It is made."}]
-
-    def given(url: str) -> list[str]:
-        where = ["-j", "2", "--executor", "ray", "--address", ray_cluster.address]
-        return ["--model", model, *where, *(codex_arguments(url) if agent == "codex" else ())]
-
     # One agent runs on both nodes; a trial of the others takes up to 8 s of CPU time.
-    texts = ("One.", "Two.") if agent == "claude" else ("One.",)
-    done = live(agent, {"steps": steps}, *texts, env=variables, args=given)
+    texts = ("One.", "Two.") if kind.name == "claude" else ("One.",)
+    where = ("-j", 2, "--executor", "ray", "--address", ray_cluster.address)
+    done = play({"steps": steps}, *texts, args=where)
     assert done.code == 0, done.stderr
     assert [row["output"] for row in done.rows] == ["It is made." for _ in texts], done.rows
     for row in done.rows:
@@ -72,7 +30,7 @@ def test_real_agents_run_on_other_nodes(live: Any, ray_cluster: Any, agent: str)
         assert row["sessionId"]
     # The workspaces came back, and the key is in nothing that was kept.
     assert len(list(done.folder.glob("workspaces/*/made.txt"))) == len(texts)
-    assert done.holds(KEY) == []
+    assert done.holds(kind.env("")[kind.key]) == []
     assert done.alive() == []
 
 
@@ -91,7 +49,7 @@ def test_a_real_judge_is_asked_on_other_nodes(
             *("grade", "rows.jsonl", "-g", f"judge:{json.dumps(judge)}", "-j", 2),
             *("--executor", "ray", "--address", ray_cluster.address, "-o", "graded.jsonl"),
             *("--env", "ANTHROPIC_BASE_URL", "--env", "ANTHROPIC_API_KEY"),
-            env=claude(model.url),
+            env={"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-0123456789"},
             timeout=300,
         )
         asked = json.dumps([request.body for request in model.requests])

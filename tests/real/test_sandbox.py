@@ -12,52 +12,14 @@ import pytest
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("bubblewrap")]
 
-MODELS = {
-    "claude": "claude-sonnet-4-5",
-    "codex": "gpt-5.5",
-    "gemini": "gemini-2.5-pro",
-    "opencode": "mock/mock-model",
-}
 SECRET = "planted-7d1f"
 
 
-def variables(agent: str, url: str) -> dict[str, str]:
-    """Say how the scripted model's address reaches each agent."""
-    if agent == "claude":
-        return {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-dummy-0123456789"}
-    if agent == "codex":
-        return {"MOCK_API_KEY": "dummy"}
-    if agent == "gemini":
-        return {"GEMINI_API_KEY": "dummy", "GOOGLE_GEMINI_BASE_URL": url}
-    limit = {"context": 200000, "output": 8000}
-    options = {"baseURL": f"{url}/v1", "apiKey": "{env:MOCK_API_KEY}"}
-    model = {"name": "Mock", "tool_call": True, "limit": limit}
-    provider = {"npm": "@ai-sdk/openai-compatible", "name": "Mock", "options": options}
-    config = {"enabled_providers": ["mock"], "share": "disabled", "autoupdate": False}
-    config["provider"] = {"mock": {**provider, "models": {"mock-model": model}}}
-    return {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "MOCK_API_KEY": "dummy"}
-
-
-def arguments(agent: str, url: str) -> tuple[str, ...]:
-    words = ["--model", MODELS[agent]]
-    if agent == "codex":
-        provider = "model_providers.mock"
-        for setting in (
-            'model_provider="mock"',
-            f'{provider}.name="mock"',
-            f'{provider}.base_url="{url}/v1"',
-            f'{provider}.wire_api="responses"',
-            f'{provider}.env_key="MOCK_API_KEY"',
-        ):
-            words += ["--agent-arg=-c", f"--agent-arg={setting}"]
-    return tuple(words)
+Play = Callable[..., Any]
 
 
 @pytest.mark.parametrize("sandbox", ["--sandbox", "--sandbox=no-network"])
-@pytest.mark.parametrize("agent", MODELS)
-def test_works_and_cannot_read_a_planted_file(
-    agent: str, sandbox: str, live: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_works_and_cannot_read_a_planted_file(play: Play, sandbox: str, tmp_path: Path) -> None:
     planted = tmp_path / "planted.txt"
     planted.write_text(SECRET)
     assay_source = Path(__file__).parents[2] / "src"
@@ -69,12 +31,7 @@ def test_works_and_cannot_read_a_planted_file(
             {"text": "Done."},
         ]
     }
-    done = live(
-        agent,
-        script,
-        env=lambda url: variables(agent, url),
-        args=lambda url: (*arguments(agent, url), sandbox),
-    )
+    done = play(script, args=(sandbox,))
     assert "failure" not in done.row, done
     assert done.row["output"] == "Done."
     assert (done.workspace / "made.txt").read_text() == "made\n"
@@ -90,15 +47,14 @@ def test_works_and_cannot_read_a_planted_file(
     assert done.alive() == []
 
 
-@pytest.mark.parametrize("agent", MODELS)
-def test_reaches_its_model_through_the_proxy(agent: str, live: Callable[..., Any]) -> None:
+def test_reaches_its_model_through_the_proxy(live: Play, kind: Any) -> None:
     """On 127.0.0.2 the model is another machine's: there is no way to it but the proxy."""
     with Forwarder() as forwarder:
         done = live(
-            agent,
+            kind.name,
             {"steps": [{"text": "Through the proxy."}]},
-            env=lambda url: variables(agent, forwarder.address(url)),
-            args=lambda url: (*arguments(agent, forwarder.address(url)), "--sandbox=no-network"),
+            env=lambda url: kind.env(forwarder.address(url)),
+            args=lambda url: [*kind.words(forwarder.address(url)), "--sandbox=no-network"],
         )
     assert done.row["output"] == "Through the proxy.", done
 

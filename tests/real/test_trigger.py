@@ -15,7 +15,6 @@ from assay.testing.model import Request, ScriptedModel
 
 pytestmark = pytest.mark.real
 
-AGENTS = ("claude", "codex", "gemini", "opencode")
 CASES: list[dict[str, Any]] = [
     {"id": "fire", "input": "FIRE: write the release notes", "shouldTrigger": True},
     {"id": "near", "input": "NEAR: write notes on the release film", "shouldTrigger": False},
@@ -47,19 +46,14 @@ def read(agent: str, skill: str) -> dict[str, Any]:
     return {"tool": "read_file", "path": f".agents/skills/{skill}/SKILL.md"}
 
 
-def delegate(agent: str) -> dict[str, Any]:
-    given = {"description": "sub job", "prompt": "INNER do it"}
-    return {
-        "claude": {"name": "Task", "arguments": {**given, "subagent_type": "general-purpose"}},
-        "codex": {"name": "spawn_agent", "namespace": "multi_agent_v1",
-                  "arguments": {"message": "INNER do it"}},
-        "gemini": {"name": "invoke_agent",
-                   "arguments": {"agent_name": "generalist", "prompt": "INNER do it"}},
-        "opencode": {"name": "task", "arguments": {**given, "subagent_type": "general"}},
-    }[agent]  # fmt: skip
+def delegate(kind: Any) -> dict[str, Any]:
+    """Let a sub-agent do the job INNER."""
+    given = json.dumps(kind.task).replace("SUBJOB", "INNER")
+    return dict(json.loads(given))
 
 
-def script(agent: str) -> dict[str, Any]:
+def script(kind: Any) -> dict[str, Any]:
+    agent = kind.name
     wait = {"calls": [{"tool": "shell", "command": "sleep 1"}]}
     more = [wait] * N_MORE
     end = {"text": "Done."}
@@ -73,31 +67,10 @@ def script(agent: str) -> dict[str, Any]:
             thread("FIRE", {"calls": [load(agent, "relnotes")]}, *more),
             thread("NEAR", {"calls": [{"tool": "shell", "command": "ls .agents .claude || true"}]}),
             thread("DECOY", {"calls": [load(agent, "news")]}),
-            thread("OUTER", {"calls": [delegate(agent)]}, wait, wait),
+            thread("OUTER", {"calls": [delegate(kind)]}, wait, wait),
             thread("FALSE", {"calls": [read(agent, "relnotes")]}, *more),
         ]
     }
-
-
-def variables(agent: str, url: str) -> dict[str, str]:
-    if agent == "claude":
-        key = "sk-ant-0123456789"
-        return {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": key, "CLAUDE_CODE_MAX_RETRIES": "1"}
-    if agent == "codex":
-        return {"MOCK_API_KEY": "dummy"}
-    if agent == "gemini":
-        return {"GEMINI_API_KEY": "dummy", "GOOGLE_GEMINI_BASE_URL": url}
-    model = {"name": "Mock", "tool_call": True, "limit": {"context": 200000, "output": 8000}}
-    options = {"baseURL": f"{url}/v1", "apiKey": "dummy"}
-    provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": model}}
-    config = {"enabled_providers": ["mock"], "share": "disabled", "provider": {"mock": provider}}
-    return {"OPENCODE_CONFIG_CONTENT": json.dumps(config)}
-
-
-def arguments(agent: str, more: list[str]) -> list[str]:
-    models = {"claude": "claude-sonnet-4-5", "codex": "gpt-5.5", "gemini": "gemini-2.5-pro"}
-    words = ["--model", models.get(agent, "mock/m")]
-    return [*words, *(f"--agent-arg={word}" for word in more if agent == "codex")]
 
 
 @dataclass(frozen=True)
@@ -118,12 +91,11 @@ class Triggered:
 @pytest.fixture
 def trigger(
     agent_program: Callable[[str], Path],
-    codex_settings: Callable[[str], list[str]],
     tmp_path: Path,
 ) -> Callable[..., Triggered]:
     """Run `assay trigger` with a real agent against a scripted model."""
 
-    def run(agent: str, played: dict[str, Any], *args: str) -> Triggered:
+    def run(kind: Any, *args: str, given: dict[str, str] | None = None) -> Triggered:
         for name, description in SKILLS.items():
             folder = tmp_path / "skills" / name
             folder.mkdir(parents=True)
@@ -131,12 +103,19 @@ def trigger(
             (folder / "SKILL.md").write_text(f"{head}# How to {name}\n")
         cases, out = tmp_path / "cases.jsonl", tmp_path / "out.jsonl"
         cases.write_text("".join(json.dumps(case) + "\n" for case in CASES))
-        with ScriptedModel(played) as model:
-            env = variables(agent, model.url)
+        with ScriptedModel(script(kind)) as model:
+            env = kind.env(model.url) if given is None else given
             command = [sys.executable, "-m", "assay", "trigger", "skills/relnotes", "--json"]
-            command += ["--cases", str(cases), "-s", f"{agent}:{agent_program(agent)}", "-k", "1"]
+            command += [
+                "--cases",
+                str(cases),
+                "-s",
+                f"{kind.name}:{agent_program(kind.name)}",
+                "-k",
+                "1",
+            ]
             command += ["-o", str(out), "-j", "2", "--with", "skills", "-t", "120000", *args]
-            command += arguments(agent, codex_settings(model.url))
+            command += kind.words(model.url)
             command += [word for name in env for word in ("--env", name)]
             done = subprocess.run(
                 command, cwd=tmp_path, env={**os.environ, **env}, capture_output=True, text=True,
@@ -154,11 +133,10 @@ def trigger(
     return run
 
 
-@pytest.mark.parametrize("agent", AGENTS)
 def test_fires_near_misses_a_decoy_and_a_sub_agent(
-    trigger: Callable[..., Triggered], agent: str
+    trigger: Callable[..., Triggered], kind: Any
 ) -> None:
-    done = trigger(agent, script(agent))
+    done = trigger(kind)
     assert done.code == 0, done
     assert done.fired == {"fire": 1, "near": 0, "decoy": 0, "sub": 1, "false": 1}, done
     (run,) = done.report["runs"]
@@ -170,40 +148,32 @@ def test_fires_near_misses_a_decoy_and_a_sub_agent(
     passes = {name: row["trials"][0]["pass"] for name, row in done.rows.items()}
     assert passes == {"fire": True, "near": True, "decoy": False, "sub": True, "false": False}
     assert [row["trials"][0].get("failure") for row in done.rows.values()] == [None] * len(CASES)
-
-
-@pytest.mark.parametrize("agent", AGENTS)
-def test_a_trial_ends_as_soon_as_it_is_decided(
-    trigger: Callable[..., Triggered], agent: str
-) -> None:
-    done = trigger(agent, script(agent), "--filter", "f*")
+    # A trial ends as soon as it is decided.
     for name, word in (("fire", "FIRE"), ("false", "FALSE")):
         assert done.rows[name]["trials"][0]["metadata"]["endedEarly"] is True, done
         asked = [r for r in done.requests if r.thread == word and r.served == "step"]
         assert len(asked) <= 2, [r.step for r in asked]
-    assert done.report["runs"][0]["nEndedEarly"] == 2
+    assert run["nEndedEarly"] >= 2
 
 
+@pytest.mark.parametrize("kind", ["claude"], indirect=True)
 def test_a_skill_that_the_agent_does_not_list_makes_it_invalid(
-    trigger: Callable[..., Triggered],
+    trigger: Callable[..., Triggered], kind: Any
 ) -> None:
     # Claude Code takes no skill whose settings switch it off.
-    done = trigger(
-        "claude", script("claude"), "--filter", "near", "--agent-arg=--disable-slash-commands"
-    )
+    done = trigger(kind, "--filter", "near", "--agent-arg=--disable-slash-commands")
     assert done.code == 4, done
     assert "did not list the skill in 1 of 1 trials" in done.stderr
 
 
+@pytest.mark.parametrize("kind", ["claude"], indirect=True)
 def test_an_agent_that_is_not_logged_in_is_not_measured(
-    trigger: Callable[..., Triggered], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    trigger: Callable[..., Triggered], kind: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    key = {"CLAUDE_CODE_MAX_RETRIES": "1"}
-    monkeypatch.setitem(globals(), "variables", lambda agent, url: key)
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    done = trigger("claude", script("claude"), "--filter", "near")
+    done = trigger(kind, "--filter", "near", given={"CLAUDE_CODE_MAX_RETRIES": "1"})
     assert done.code == 1, done
     assert "claude is not logged in: run `claude` once and log in, or set" in done.stderr
     assert done.report["runs"][0]["nNotMeasured"] == 1

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from assay.records.setup import SetupReader, is_another_model, setup_problems
-from assay.records.views import SetupView
+from assay.records.trial.views import SetupView
 
 CLAUDE = {"adapter": "claude", "offered": {".claude/skills/relnotes/SKILL.md": "ab12"}}
 

@@ -1,5 +1,7 @@
 """A trial in memory and its two forms on disk: what is read is written again."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+import assay
 from assay.records.capture import (
     AgentInfo,
     Cause,
@@ -83,7 +86,7 @@ SHARED: dict[str, st.SearchStrategy[Any]] = {
 }
 ENTRIES = st.builds(
     TrialEntry,
-    trial_num=st.integers(1, 99),
+    number=st.integers(1, 99),
     duration=NUMBER,
     first_response=maybe(NUMBER),
     pass_=st.just(UNSET),
@@ -93,7 +96,7 @@ ENTRIES = st.builds(
     **SHARED,
 ) | st.builds(
     TrialEntry,
-    trial_num=st.integers(1, 99),
+    number=st.integers(1, 99),
     duration=NUMBER,
     pass_=st.booleans(),
     score=maybe(st.floats(0, 1)),
@@ -121,7 +124,7 @@ CAPTURES = st.builds(
     metadata=PLAIN,
     timing=st.builds(Timing, start=NUMBER, end=NUMBER, total=NUMBER, first_response=maybe(NUMBER)),
     errors=maybe(st.lists(TEXT, max_size=2)),
-    score=maybe(GRADE),
+    grade=maybe(GRADE),
     outcome=maybe(PLAIN),
     spec_hash=maybe(TEXT),
     identity=IDENTITY,
@@ -142,7 +145,7 @@ def test_a_row_of_capture_is_written_as_it_was_read(row: CaptureRow) -> None:
 def test_the_entries_of_a_row_of_trials_are_written_as_they_were_read(row: TrialResult) -> None:
     trials = list(decode_trials(encode(row)))
     assert encode([to_entry(trial) for trial in trials]) == encode(row.trials)
-    assert [trial.number for trial in trials] == [entry.trial_num for entry in row.trials]
+    assert [trial.number for trial in trials] == [entry.number for entry in row.trials]
     assert all((trial.id, trial.input) == (row.id, row.input) for trial in trials)
 
 
@@ -176,3 +179,23 @@ def test_a_verdict_leaves_nothing_of_an_earlier_one(
     mine = (trial.grader_failures or {}).values()
     kept = [error for error in trial.errors or [] if error not in mine]
     assert list(judged.errors or []) == [*kept, *broken.values()]
+
+
+def test_only_the_package_of_the_record_knows_the_forms_on_disk() -> None:
+    """Every other module asks it: for `trial.number`, for a view, or for the name itself."""
+    src = Path(assay.__file__).parent.parent
+    # A browser reads rows as they are in the file: one script is there what the package is here.
+    allowed = {"assay/records/trial/__init__.py", "assay/report/assets/entries.js"}
+    files = {
+        path.relative_to(src).as_posix(): path.read_text(encoding="utf-8")
+        for room in ("assay", "assay_arc")
+        for path in (src / room).rglob("*")
+        if path.suffix in (".py", ".pyi", ".js", ".mjs")
+    }
+    assert len(files) > 200
+    named = {name for name, text in files.items() if re.search(r"\btrial(Num|_num)\b", text)}
+    assert named == allowed
+    # Whether a row is one of trials has one answer as well.
+    asked = re.compile(r"""["']trials["'] (not )?in \w*row|\.get\(["']trials["']""")
+    asking = {name for name, text in files.items() if asked.search(text)}
+    assert asking == {"assay/records/trial/files.py"}

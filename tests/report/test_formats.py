@@ -146,6 +146,16 @@ def test_markdown_counts_before_it_shows():
         assert text in body
 
 
+def test_markdown_counts_an_ungraded_crash_as_compare_does():
+    crash = {"cause": "agent_crash", "message": "m"}
+    rows = plain(id="b", failure=crash), plain(id="c", failure={**crash, "answered": True})
+    shown = convert("markdown", plain(id="a", score={"pass": True, "score": 1}), *rows)
+    assert "1/2 (50.0%)" in shown
+    assert "**Average score**: 0.500" in shown
+    assert "**Not graded**: 1" in shown
+    assert "Pass rate" not in convert("markdown", *rows), "failures alone are no measurement"
+
+
 def test_an_output_with_a_fence_stays_inside_its_own():
     shown = convert("markdown", plain(output="```py\nx\n```"))
     assert "````\n```py\nx\n```\n````" in shown

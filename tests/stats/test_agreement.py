@@ -2,8 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from statsmodels.stats.inter_rater import cohens_kappa
-from statsmodels.stats.proportion import proportion_confint
 
 from assay.stats.agreement import correct_rate, measure_agreement, stratified_rate
 
@@ -12,6 +10,8 @@ labels = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=
 
 @given(labels)
 def test_kappa_is_statsmodels(pairs):
+    from statsmodels.stats.inter_rater import cohens_kappa
+
     human, grader = zip(*pairs, strict=True)
     found = measure_agreement(human, grader)
     table = [
@@ -33,6 +33,8 @@ def test_kappa_is_statsmodels(pairs):
 
 @given(labels)
 def test_shares_are_counts_with_wilson(pairs):
+    from statsmodels.stats.proportion import proportion_confint
+
     human, grader = zip(*pairs, strict=True)
     found = measure_agreement(human, grader)
     assert found.agreement.count == sum(h == g for h, g in pairs)

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import scipy.stats
 
 from assay.stats import means as bootstrap
 from assay.stats.means import bca_mean_interval, bca_ratio_interval
@@ -9,6 +8,8 @@ from assay.stats.means import bca_mean_interval, bca_ratio_interval
 @pytest.mark.parametrize("seed", range(4))
 def test_bca_limits_of_the_same_resamples_are_scipys(seed):
     # Rounded, so that many resamples tie with the mean of the sample.
+    import scipy.stats
+
     sample = np.random.default_rng(seed).lognormal(0, 0.8, 25).round()
     theirs = scipy.stats.bootstrap((sample,), np.mean, n_resamples=3_000, rng=2)
     ours = bootstrap._bca_limits(
@@ -22,6 +23,8 @@ def test_bca_limits_of_the_same_resamples_are_scipys(seed):
 
 
 def test_bca_of_a_mean_is_scipys_up_to_chance():
+    import scipy.stats
+
     sample = np.random.default_rng(7).lognormal(0, 0.8, 40)
     ours = bca_mean_interval(sample, seed=1, n_resamples=20_000, small_sample=False)
     theirs = scipy.stats.bootstrap((sample,), np.mean, n_resamples=20_000, rng=2)
@@ -31,6 +34,8 @@ def test_bca_of_a_mean_is_scipys_up_to_chance():
 
 
 def test_bca_of_a_ratio_is_scipys():
+    import scipy.stats
+
     rng = np.random.default_rng(5)
     bottom = rng.lognormal(1, 0.4, 60)
     top = bottom * rng.lognormal(0.1, 0.3, 60)

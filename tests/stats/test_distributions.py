@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,17 +16,23 @@ from assay.stats.distributions import (
 
 @given(st.floats(-30, 30), st.floats(0.5, 5000))
 def test_t_distribution_is_scipys(t, df):
+    import scipy.stats
+
     assert t_cdf(t, df) == pytest.approx(scipy.stats.t.cdf(t, df), rel=1e-8, abs=1e-12)
 
 
 @given(st.floats(0.001, 0.999), st.integers(1, 100_000))
 def test_t_quantile_is_scipys(probability, df):
+    import scipy.stats
+
     expected = scipy.stats.t.ppf(probability, df)
     assert t_quantile(probability, df) == pytest.approx(expected, rel=1e-7, abs=1e-7)
 
 
 @given(st.integers(0, 300), st.sampled_from([0.0, 1.0]) | st.floats(1e-6, 1 - 1e-6))
 def test_binomial_pmf_is_scipys(n, p):
+    import scipy.stats
+
     expected = scipy.stats.binom.pmf(np.arange(n + 1), n, p)
     np.testing.assert_allclose(binomial_pmf(n, p), expected, rtol=1e-8, atol=1e-13)
 
@@ -39,6 +44,8 @@ def test_large_binomials_stay_finite():
 
 
 def test_normal_tail_keeps_its_digits():
+    import scipy.stats
+
     assert normal_cdf(-20.0) == pytest.approx(scipy.stats.norm.cdf(-20.0), rel=1e-10)
     assert normal_quantile(0.975) == pytest.approx(1.959964, abs=1e-6)
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from statsmodels.stats.proportion import proportion_effectsize
 
 from assay.stats.paired import cohens_h, matched_odds_ratio, standardised_difference
 
@@ -13,6 +12,8 @@ pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, ma
 
 @given(pairs)
 def test_cohens_h_is_statsmodels(counts):
+    from statsmodels.stats.proportion import proportion_effectsize
+
     a, b = np.array(counts).T / 5
     found = cohens_h(a, b, 5)
     assert found.value == pytest.approx(proportion_effectsize(b.mean(), a.mean()), abs=1e-9)
@@ -21,6 +22,8 @@ def test_cohens_h_is_statsmodels(counts):
 
 
 def test_cohens_h_interval_covers():
+    from statsmodels.stats.proportion import proportion_effectsize
+
     rng = np.random.default_rng(1)
     truth = proportion_effectsize(0.8, 0.6)
     held = []

@@ -2,8 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
-from statsmodels.stats.contingency_tables import mcnemar
 
 from assay.stats.significance import fewest_prompts, mcnemar_p, mcnemar_power, smallest_p
 
@@ -12,6 +10,9 @@ counts = st.integers(0, 200)
 
 @given(counts, counts)
 def test_exact_p_is_scipys_and_statsmodels(only_a, only_b):
+    from scipy.stats import binomtest
+    from statsmodels.stats.contingency_tables import mcnemar
+
     p = mcnemar_p(only_a, only_b)
     if only_a + only_b:
         assert p == pytest.approx(binomtest(only_a, only_a + only_b).pvalue, rel=1e-9)
@@ -21,6 +22,8 @@ def test_exact_p_is_scipys_and_statsmodels(only_a, only_b):
 
 @given(counts, counts)
 def test_mid_p_is_half_a_tie_less(only_a, only_b):
+    from scipy.stats import binomtest
+
     mid = mcnemar_p(only_a, only_b, mid_p=True)
     assert 0.0 <= mid <= mcnemar_p(only_a, only_b)
     if only_a + only_b and only_a != only_b:

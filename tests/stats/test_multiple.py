@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from statsmodels.stats.multitest import multipletests
 
 from assay.stats.significance import adjust_holm
 
@@ -10,6 +9,8 @@ from assay.stats.significance import adjust_holm
 @settings(max_examples=40)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_holm_is_statsmodels(p_values):
+    from statsmodels.stats.multitest import multipletests
+
     expected = multipletests(p_values, method="holm")[1]
     np.testing.assert_allclose(adjust_holm(p_values), expected, rtol=1e-12, atol=1e-12)
 

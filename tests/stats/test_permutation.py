@@ -2,7 +2,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +35,8 @@ def test_single_trials_give_mcnemar(signs):
 
 
 def test_scipy_agrees():
+    import scipy.stats
+
     rng = np.random.default_rng(3)
     d = rng.normal(0.25, 1, 12)
     found = scipy.stats.permutation_test(
@@ -58,6 +59,8 @@ def test_lattice_and_sampling_agree():
 
 
 def test_groups_and_signs_draw_from_one_distribution():
+    import scipy.stats
+
     rng = np.random.default_rng(5)
     sizes, counts = np.array([0.1, 0.25, 0.7]), np.array([10, 20, 5])
     groups = permutation._sample_groups(sizes, counts, 20_000, rng)
@@ -68,6 +71,8 @@ def test_groups_and_signs_draw_from_one_distribution():
 
 
 def test_thousands_of_prompts_use_the_normal_limit():
+    import scipy.stats
+
     d = np.random.default_rng(6).normal(0.02, 1, 6000)
     result = flip_test(d, seed=1)
     assert result.method == "sign flip, normal limit"

@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 
 from assay.stats import ranking
 from assay.stats.ranking import fit_strengths, rank_runs
 
 
 def plain_likelihood_fit(wins):
+    from scipy.optimize import minimize
+
     n = len(wins)
 
     def loss(free):

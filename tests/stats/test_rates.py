@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from statsmodels.stats.proportion import proportion_confint
 
 from assay.stats.distributions import binomial_pmf
 from assay.stats.rates import (
@@ -15,6 +14,8 @@ from assay.stats.rates import (
 
 @given(st.integers(1, 500), st.data(), st.sampled_from([0.8, 0.95, 0.99]))
 def test_wilson_is_statsmodels(n, data, level):
+    from statsmodels.stats.proportion import proportion_confint
+
     passed = data.draw(st.integers(0, n))
     interval = wilson_interval(passed, n, level)
     expected = proportion_confint(passed, n, alpha=1 - level, method="wilson")

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from assay.stats.planning import Difficulty
 from assay.stats.rates import make_interval
@@ -158,6 +157,8 @@ def test_the_smallest_margin_that_can_pass():
 
 
 def test_what_was_saved():
+    from scipy import stats
+
     use = describe_use(decide_gate(Look(100, 0.0, 0.1), margin=0.1), 100)
     assert use.fixed_trials == math.ceil(0.1 * (2 * stats.norm.ppf(0.95) / 0.1) ** 2)
     assert use.words.startswith("100 trials used; a fixed design with the same errors needs about ")
@@ -171,6 +172,8 @@ def test_what_was_saved():
 
 @pytest.mark.parametrize("df", [5, 10, 30, 200])
 def test_t_from_z(df):
+    from scipy import stats
+
     for z in (0.5, 1.645, 3.0, 5.0):
         exact = stats.t.isf(stats.norm.sf(z), df)
         assert 0.99 * exact <= _t_of_z(z, df) <= 1.1 * exact  # never too near

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from assay.viewer.index import Index
+from assay.viewer.overview import OpenRun
 from assay.viewer.prompts import Prompts, Query
+from assay.viewer.search import Searcher
 
 
 @pytest.fixture
@@ -152,3 +154,48 @@ def test_around_names_the_neighbours_in_the_filter(two: Any) -> None:
     assert prompts.around(query, "no such prompt") is None
     outside = next(one for one in ids(prompts) if one not in listed)
     assert prompts.around(query, outside) is None
+
+
+CRASH = {"cause": "agent_crash", "message": "exit code 1"}
+
+
+def as_trials(row: dict[str, Any]) -> dict[str, Any]:
+    entry = {"trialNum": 1, "output": row["output"], "trajectory": [], "duration": 1}
+    entry |= {"failure": row["failure"]} if "failure" in row else {}
+    entry |= row.get("score", {})
+    return {"id": row["id"], "input": "x", "k": 1, "trials": [entry], "metadata": {}}
+
+
+@pytest.mark.parametrize("kind", ["capture", "trials"])
+@pytest.mark.parametrize("is_graded", [True, False])
+def test_an_ungraded_crash_counts_as_in_a_comparison(
+    tmp_path: Path, kind: str, is_graded: bool
+) -> None:
+    """Where others are graded it is failed; a file without any grade measures nothing."""
+    grade = {"score": {"pass": True, "score": 1.0}} if is_graded else {}
+    ends: dict[str, dict[str, Any]] = {
+        "graded": grade,
+        "crash": {"failure": CRASH},
+        "answered": {"failure": {**CRASH, "answered": True}},
+        "provider": {"failure": {"cause": "provider", "message": "529"}},
+    }
+    timing = {"start": 0, "end": 1, "total": 1}
+    shared = {"input": "x", "output": "o", "trajectory": [], "metadata": {}, "timing": timing}
+    rows = [{"id": name, **shared, **end} for name, end in ends.items()]
+    path = tmp_path / "run.jsonl"
+    lines = [json.dumps(row if kind == "capture" else as_trials(row)) for row in rows]
+    path.write_text("\n".join(lines) + "\n")
+    index = Index(path)
+    index.refresh()
+    run, prompts = index.run("run"), Prompts([index])
+    compared = dict(zip(run.ids, run.passed.tolist(), strict=True))
+    shown = {row["id"]: row["cells"][0] for row in prompts.page(Query())["rows"]}
+    for name, cell in shown.items():
+        expected = None if compared[name] != compared[name] else compared[name]
+        assert (cell["trials"][0]["passed"], cell["rate"]) == (expected, expected), name
+    assert ids(prompts, status="fail") == (["crash"] if is_graded else [])
+    open_ones = ["answered", "provider"] if is_graded else list(ends)
+    assert ids(prompts, status="open") == open_ones
+    assert prompts.tallies(0)[1].sum() == run.n_measured.sum()
+    found = Searcher().search([OpenRun("run", index)], prompts, "failed:true o", "")
+    assert {hit["id"] for hit in found["hits"]} == ({"crash"} if is_graded else set())

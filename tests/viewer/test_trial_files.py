@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from assay.viewer.library import entry_of, game_log, raw_files
+from assay.records.trial.files import entry_of
+from assay.viewer.library import game_log, raw_files
 
 LOG = '{"type":"header","schema":"assay-arc-log/1"}\n'
 

@@ -22,9 +22,71 @@ def parse_line(line: bytes) -> Any:
     try:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _mend(line)
+        return _parse_leniently(line)
     except RecursionError:  # nested too deeply: not worth a second try
         return None
+
+
+_TOO_LARGE = 2**63
+"""A number like this means nothing, and the next sum with it may fail."""
+
+
+def value_at(value: Any, *names: str) -> Any:
+    """Follow names through nested objects; None where one is missing.
+
+    What an agent writes may have any shape, so nothing here raises.
+    """
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def object_at(value: Any, *names: str) -> dict[str, Any]:
+    """The same for an object; empty where there is none."""
+    found = value_at(value, *names)
+    return found if isinstance(found, dict) else {}
+
+
+def text_at(value: Any, *names: str) -> str | None:
+    """The same for a text."""
+    found = value_at(value, *names)
+    return found if isinstance(found, str) else None
+
+
+def list_at(value: Any, *names: str) -> list[Any]:
+    """The same for a list; empty where there is none."""
+    found = value_at(value, *names)
+    return found if isinstance(found, list) else []
+
+
+def objects_at(value: Any, *names: str) -> list[dict[str, Any]]:
+    """The same for a list; only the objects in it."""
+    return [item for item in list_at(value, *names) if isinstance(item, dict)]
+
+
+def number_at(value: Any, *names: str) -> float | None:
+    """The same for a number."""
+    found = value_at(value, *names)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    return float(found) if abs(found) < _TOO_LARGE else None
+
+
+def integer_at(value: Any, *names: str) -> int | None:
+    """The same for a whole number."""
+    found = value_at(value, *names)
+    return found if isinstance(found, int) and number_at(found) is not None else None
+
+
+def join_texts(parts: list[Any]) -> str | None:
+    """Join content blocks that are all texts; None if there is anything else among them."""
+    texts = [text for part in parts if (text := text_at(part, "text")) is not None]
+    return "\n".join(texts) if len(texts) == len(parts) else None
+
+
+def or_unset(value: Any) -> Any:
+    """Return the value for a field that is left out where nothing is known."""
+    return UNSET if value is None else value
 
 
 class EventReader(Watch):
@@ -46,7 +108,9 @@ class EventReader(Watch):
             self.events.oversized += 1
             return ()
         event = parse_line(line.text)
-        return self._count(event, line.t_ms) if isinstance(event, dict) else self._odd(event, line)
+        if isinstance(event, dict):
+            return self._count(event, line.t_ms)
+        return self._read_other(event, line)
 
     def output(self) -> str:
         """The answer, as far as it is known."""
@@ -56,7 +120,7 @@ class EventReader(Watch):
         """Take one event; return the steps it started or changed."""
         raise NotImplementedError
 
-    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         """Take a line that is not a JSON object; value is None when it is not JSON at all."""
         self.events.unparsed += 1
         return ()
@@ -103,7 +167,7 @@ def last_session(readers: Sequence[EventReader]) -> str | None:
     return next((reader.session_id for reader in reversed(readers) if reader.session_id), None)
 
 
-def _mend(line: bytes) -> Any:
+def _parse_leniently(line: bytes) -> Any:
     # The standard library's parser accepts what msgspec refuses; plain text is not worth a try.
     if not line.lstrip().startswith((b"{", b"[")):
         return None
@@ -188,18 +252,18 @@ class StepBuilder:
 
     def __init__(self, turn: int | None = None) -> None:
         self.steps: list[AnyStep] = []
-        self._turn: Any = UNSET if turn is None else turn
+        self._turn: Any = or_unset(turn)
         self._by_id: dict[str, int] = {}
         self._open: list[int] = []
 
     def thought(self, content: str, t_ms: int, parent: str | None = None) -> AnyStep:
         return self._add(
-            Thought(content=content, timestamp=t_ms, turn=self._turn, parent=_set(parent))
+            Thought(content=content, timestamp=t_ms, turn=self._turn, parent=or_unset(parent))
         )
 
     def message(self, content: str, t_ms: int, parent: str | None = None) -> AnyStep:
         return self._add(
-            Message(content=content, timestamp=t_ms, turn=self._turn, parent=_set(parent))
+            Message(content=content, timestamp=t_ms, turn=self._turn, parent=or_unset(parent))
         )
 
     def plan(
@@ -209,9 +273,9 @@ class StepBuilder:
             Plan(
                 entries=entries,
                 timestamp=t_ms,
-                content=_set(content),
+                content=or_unset(content),
                 turn=self._turn,
-                parent=_set(parent),
+                parent=or_unset(parent),
             )
         )
 
@@ -279,7 +343,3 @@ class StepBuilder:
     def _add(self, step: AnyStep) -> AnyStep:
         self.steps.append(step)
         return step
-
-
-def _set(value: str | None) -> Any:
-    return UNSET if value is None else value

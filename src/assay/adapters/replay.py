@@ -14,23 +14,14 @@ from assay.records.capture import AgentInfo, AnyStep, Events, Failure, Message, 
 from assay.records.recording import RawLine, Recording
 from assay.records.rows import UNREADABLE, Spot, open_rows
 from assay.records.spec import TrialSpec
-from assay.records.trials import HINT, FinishedTrialRow, trial_at
+from assay.records.trial import Trial
+from assay.records.trial.files import HINT, trial_at
+from assay.records.trial.views import NumbersView
 
 REPLAYED = "replayed"
 """The source of a cost that was paid when the trial was recorded, and not again."""
 _MOST_NAMED = 10
 _SHORT = 12
-
-
-class _Entry(msgspec.Struct, rename="camel"):
-    trial_num: int
-
-
-class _Key(msgspec.Struct):
-    id: str
-    input: str | list[str]
-    output: msgspec.Raw = msgspec.Raw()
-    trials: list[_Entry] | None = None
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -147,16 +138,16 @@ class ReplayAdapter(Adapter):
         yield _encoded(
             Line(
                 output=trial.output,
-                usage=_not_spent(trial.usage),
-                turn_usage=[_not_spent(usage) for usage in trial.turn_usage],
+                usage=_not_spent(trial.usage or Usage()),
+                turn_usage=[_not_spent(usage) for usage in trial.turn_usage or ()],
                 failure=failure or UNSET,
                 model=agent.model if agent else UNSET,
                 session_id=trial.session_id or UNSET,
-                setup=trial.setup,
+                setup=trial.setup or {},
             )
         )
 
-    def _trial(self, ask: Ask) -> FinishedTrialRow:
+    def _trial(self, ask: Ask) -> Trial:
         """Find a trial by the id of its prompt or, where that says nothing, by the first turn."""
         first = ask.history[0][0] if ask.history else ask.text
         prompt_id = ask.prompt_id
@@ -199,14 +190,13 @@ def _index(path: Path) -> tuple[dict[str, _Recorded], dict[str, str]]:
     recorded: dict[str, _Recorded] = {}
     by_text: dict[str, str] = {}
     with open_rows(path, hint=HINT) as rows:
-        for spot, row in rows.placed_rows(msgspec.json.Decoder(_Key)):
-            if row.trials is None and not row.output:
+        for spot, row in rows.placed_rows(msgspec.json.Decoder(NumbersView)):
+            if not row.is_trials and not row.output:
                 msg = f"{rows.place(spot)}: no trial to replay: the row has no output"
                 raise InputError(msg, hint=f"{HINT}; `assay extract` makes captures of raw rows")
             found = recorded.setdefault(row.id, _Recorded(row.input, {}))
-            numbers = [entry.trial_num for entry in row.trials] if row.trials is not None else [1]
             before = len(found.trials)
-            found.trials |= {before + number: _Place(spot, number) for number in numbers}
+            found.trials |= {before + number: _Place(spot, number) for number in row.numbers}
             turns = [row.input] if isinstance(row.input, str) else row.input
             by_text.setdefault(turns[0] if turns else "", row.id)
     if not recorded:

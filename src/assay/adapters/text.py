@@ -217,7 +217,7 @@ def read_text(recording: Recording, name: str) -> Reading:
     )
 
 
-def tell_history(ask: Ask, template: str | None = None, system: str | None = None) -> str:
+def render_history(ask: Ask, template: str | None = None, system: str | None = None) -> str:
     """Return the prompt of a turn for an agent that remembers none: with the turns before it."""
     each = _DEFAULT_TEMPLATE if template is None else template
     parts = [system] if system else []
@@ -226,7 +226,7 @@ def tell_history(ask: Ask, template: str | None = None, system: str | None = Non
 
 
 def _text(ask: Ask, history: bool) -> str:
-    return tell_history(ask) if history else ask.text
+    return render_history(ask) if history else ask.text
 
 
 def _fill(template: str, prompt: str, answer: str) -> str:

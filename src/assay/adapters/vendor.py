@@ -11,8 +11,8 @@ from msgspec import UNSET
 from assay.adapters.files import files_in
 from assay.adapters.reading import EventReader, add_events, last_session
 from assay.errors import InputError
-from assay.plugin import Adapter, Ask, Reading
-from assay.records.capture import AnyStep, Cause, Failure, Usage
+from assay.plugin import Adapter, Ask, Command, Reading
+from assay.records.capture import AgentInfo, AnyStep, Cause, Failure, Usage
 from assay.records.recording import TurnEnd
 
 TURN_TIMEOUT_MS = 600_000.0
@@ -94,11 +94,17 @@ def vendor_reading(
     turns: Sequence[EventReader],
     steps: list[AnyStep],
     usages: Sequence[Usage | None],
+    agent: tuple[str, str | None, str | None],
     **more: Any,
 ) -> Reading:
-    """Combine what all vendors' turns have in common; more holds the vendor's own fields."""
+    """Combine what all vendors' turns have in common; more holds the vendor's own fields.
+
+    agent: the adapter's name, the version and the model, as far as they are known.
+    """
     several = len(turns) > 1
+    adapter, version, model = agent
     return Reading(
+        agent=AgentInfo(adapter=adapter, version=version or UNSET, model=model or UNSET),
         steps=steps,
         outputs=[turn.output() for turn in turns],
         events=add_events(turns),
@@ -107,6 +113,33 @@ def vendor_reading(
         session_id=last_session(turns),
         **more,
     )
+
+
+def vendor_command(
+    options: VendorOptions,
+    servers: dict[str, McpServer],
+    keys: Iterable[str],
+    endpoints: tuple[Iterable[str], Iterable[str]],
+    **more: Any,
+) -> Command:
+    """Build the command of a turn with what its models and MCP servers need; more is the rest.
+
+    keys: the variables that the agent itself may read. endpoints: see endpoints_of.
+    """
+    listed = servers.values()
+    return Command(
+        pass_env=(*keys, *variables_of(listed)),
+        # A sandboxed agent must be able to start its servers.
+        visible=files_in(word for one in listed for word in (one.command or "", *one.args)),
+        endpoints=endpoints_of(options, listed, *endpoints),
+        **more,
+    )
+
+
+def login_file(ask: Ask, variable: str, folder: str, name: str) -> dict[str, str]:
+    """Return where an isolated agent looks for its login, and where the user's is."""
+    place = os.environ.get(variable) or f"~/{folder}"
+    return {f"{ask.home}/{folder}/{name}": f"{place}/{name}"} if ask.home else {}
 
 
 def vendor_options(
@@ -181,10 +214,10 @@ def parse_commented_json(text: str, source: str) -> dict[str, Any]:
     return content
 
 
-def merged(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def merge_settings(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """Put settings on top of others; objects are merged, anything else is replaced."""
     both = {
-        name: merged(settings[name], value)
+        name: merge_settings(settings[name], value)
         for name, value in more.items()
         if isinstance(value, dict) and isinstance(settings.get(name), dict)
     }
@@ -212,7 +245,10 @@ def variables_of(servers: Iterable[McpServer]) -> tuple[str, ...]:
 
 
 def endpoints_of(
-    options: VendorOptions, servers: Iterable[McpServer], names: Iterable[str], *usual: str
+    options: VendorOptions,
+    servers: Iterable[McpServer],
+    names: Iterable[str],
+    usual: Iterable[str],
 ) -> tuple[str, ...]:
     """Return the addresses of an agent's models and servers, for a sandbox without network.
 
@@ -226,13 +262,7 @@ def endpoints_of(
     return (*(given or usual), *remote)
 
 
-def files_of(servers: Iterable[McpServer]) -> tuple[str, ...]:
-    """Return the files that servers are made of: a sandboxed agent must be able to start them."""
-    words = [word for server in servers for word in (server.command or "", *server.args)]
-    return files_in(words)
-
-
-def spell_variables(text: str, spelling: str) -> str:
+def rewrite_variables(text: str, spelling: str) -> str:
     """Rewrite ${NAME} in another syntax, given with NAME as placeholder; defaults are dropped."""
     return _VARIABLE.sub(lambda match: spelling.replace("NAME", match.group(1)), text)
 

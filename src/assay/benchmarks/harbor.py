@@ -160,24 +160,23 @@ class _Workdirs:
         key = around.container, task.workdir
         with self._lock:
             if key not in self._copies:
-                self._copies[key] = self._take_out(task, around, host)
+                from tempfile import TemporaryDirectory  # late: few runs need it
+
+                folder = TemporaryDirectory(prefix="assay-harbor-", ignore_cleanup_errors=True)
+                target = Path(folder.name, "files")
+                target.mkdir()
+                inside = msgspec.structs.replace(around, cwd=str(target))
+                script = 'test ! -d "$1" || cp -R "$1/." .'
+                words = ["sh", "-c", script, "sh", task.workdir]
+                done = host.run_confined(
+                    ConfinedProgram(argv=words, around=inside, timeout_s=_COPY_S)
+                )
+                if done.exit_code != 0:
+                    msg = f"cannot copy {task.workdir} out of {around.container}: {_tail(done)}"
+                    raise PluginError(msg)
+                self._copies[key] = folder
         source = f"{self._copies[key].name}/files"
         shutil.copytree(source, workspace, symlinks=True, dirs_exist_ok=True)
-
-    def _take_out(self, task: Task, around: Surroundings, host: Machine) -> Any:
-        from tempfile import TemporaryDirectory  # late: few runs need it
-
-        folder = TemporaryDirectory(prefix="assay-harbor-", ignore_cleanup_errors=True)
-        target = Path(folder.name, "files")
-        target.mkdir()
-        inside = msgspec.structs.replace(around, cwd=str(target))
-        script = 'test ! -d "$1" || cp -R "$1/." .'
-        words = ["sh", "-c", script, "sh", task.workdir]
-        done = host.run_confined(ConfinedProgram(argv=words, around=inside, timeout_s=_COPY_S))
-        if done.exit_code != 0:
-            msg = f"cannot copy {task.workdir} out of {around.container}: {_tail(done)}"
-            raise PluginError(msg)
-        return folder
 
 
 def _same_task(path: str, metadata: Mapping[str, Any]) -> Task:
@@ -246,7 +245,18 @@ class HarborGrader(Grader):
         )
         with temporary_folder("assay-verifier-") as folder:
             done = _verify(task, around, Path(folder), host)
-            return _verdict(Path(folder, "logs/verifier"), done)
+            rewards = _rewards(Path(folder, "logs/verifier"), done)
+            values = [rewards["reward"]] if "reward" in rewards else list(rewards.values())
+            score = sum(values) / len(values)
+            listed = ", ".join(f"{name} {value:g}" for name, value in rewards.items())
+            passed = all(value >= 1 for value in values)
+            said = "" if passed else f"\n{_tail(done)}"
+            return Grade(
+                pass_=passed,
+                score=min(1.0, max(0.0, score)),
+                reasoning=f"{listed}{said}".rstrip(),
+                outcome={"type": "harbor", "rewards": rewards, "measures": rewards},
+            )
 
 
 def _verify(task: Task, around: Surroundings, folder: Path, host: Host) -> Finished:
@@ -275,21 +285,6 @@ def _verify(task: Task, around: Surroundings, folder: Path, host: Host) -> Finis
         msg = f"the verifier did not end in {verifier.timeout_sec:g} s"
         raise PluginError(msg)
     return done
-
-
-def _verdict(folder: Path, done: Finished) -> Grade:
-    rewards = _rewards(folder, done)
-    values = [rewards["reward"]] if "reward" in rewards else list(rewards.values())
-    score = sum(values) / len(values)
-    listed = ", ".join(f"{name} {value:g}" for name, value in rewards.items())
-    passed = all(value >= 1 for value in values)
-    said = "" if passed else f"\n{_tail(done)}"
-    return Grade(
-        pass_=passed,
-        score=min(1.0, max(0.0, score)),
-        reasoning=f"{listed}{said}".rstrip(),
-        outcome={"type": "harbor", "rewards": rewards, "measures": rewards},
-    )
 
 
 def _rewards(folder: Path, done: Finished) -> dict[str, float]:

@@ -86,17 +86,13 @@ class InspectLog(Benchmark):
                 text = _text(sample)
             except _Unfit as reason:
                 unfit[name], text = str(reason), "-"
-            rows[name] = _prompt(name, text, task, sample), {}
+            targets = [sample.target] if isinstance(sample.target, str) else sample.target
+            metadata = {**sample.metadata, "inspectTask": task}
+            if len(targets) > 1:
+                metadata["targets"] = targets
+            hint = targets[0] if targets and targets[0] else None
+            rows[name] = Prompt(id=name, input=text, hint=hint, metadata=metadata), {}
         return list(rows.values()), unfit
-
-
-def _prompt(name: str, text: str, task: str, sample: _Sample) -> Prompt:
-    targets = [sample.target] if isinstance(sample.target, str) else sample.target
-    metadata = {**sample.metadata, "inspectTask": task}
-    if len(targets) > 1:
-        metadata["targets"] = targets
-    hint = targets[0] if targets and targets[0] else None
-    return Prompt(id=name, input=text, hint=hint, metadata=metadata)
 
 
 def _text(sample: _Sample) -> str:

@@ -8,9 +8,11 @@ from typing import Any
 import click
 import msgspec
 
+from assay import stats
 from assay.cli.ab_status import status
 from assay.cli.help import CACHE, PRICES, examples, variables
 from assay.cli.options import (
+    ArmOptions,
     agent_options,
     executor_options,
     executor_ref,
@@ -23,8 +25,7 @@ from assay.cli.options import (
 from assay.cli.parameters import Number, OutFolder, help_option, margin_option, seed_option
 from assay.pipeline.experiment import (
     TREATMENTS,
-    Arm,
-    Experiment,
+    ExperimentRequest,
     arm_name,
     check_experiment,
     is_name,
@@ -33,15 +34,15 @@ from assay.pipeline.experiment import (
     with_matrix,
     with_treatment,
 )
+from assay.records.experiment import Experiment
 
 _IN_PLACE = ("cwd", "workspace_dir")
 """Options of a run that do not fit: the arms never work in a folder of the user."""
-_OF_ARMS = (
-    *("schema", "simple", "shell", "model", "agent_args", "mcp", "max_turns", "env_names"),
-    *("workspace_template", "isolate", "sandbox", "container", "memory", "cpus", "timeout"),
-    *("trial_timeout", "stall"),
-)
 _OF_DISPLAY = ("smoke", "yes", "progress", "quiet", "as_json", "debug")
+_SPELLED = {
+    **{"schema": "-s", "agent_args": "--agent-arg", "env_names": "--env", "timeout": "-t"},
+    "treatments": "--with",
+}
 _OF_EXPERIMENT = {
     "k": "k",
     "until": "until",
@@ -158,20 +159,22 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
 
     The exit code is 4 if an arm lacked its treatment, or if the control had it.
     """
-    # Late: help does not need it.
-    from assay.cli.experiment import AbOptions, run_experiment
-    from assay.pipeline.experiment_run import ExperimentRequest
+    from assay.cli.experiment import AbOptions, run_experiment  # late: 80 ms, for numpy
 
     if values["name"] is not None and not is_name(values["name"]):
         msg = f"--name {values['name']!r} cannot name a folder. Use letters, digits, - and _."
         raise click.UsageError(msg)
     file = source if source.suffix == ".toml" else None
-    given = {name for name in values if _is_given(ctx, name)}
+    source_of, on_line = ctx.get_parameter_source, click.core.ParameterSource.COMMANDLINE
+    given = {name for name in values if source_of(name) is on_line}
     experiment = read_experiment(source) if file else _from_options(source, values)
     digest = experiment.digest
     if file:
         before, experiment = experiment, _changed(experiment, source, values, given)
-        digest = _measured(before, experiment).digest
+        # A verdict is about the file as it is: how long a run takes is left to the options.
+        digest = msgspec.structs.replace(
+            experiment, k=before.k, margin=before.margin, effect=before.effect
+        ).digest
     options = AbOptions(
         how=ExperimentRequest(
             root=root,
@@ -186,25 +189,19 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
         if values["ablate"]
         else (),
         leaderboard=bool(values["matrix"]),
-        **{
-            name: values[name] for name in ("smoke", "yes", "progress", "quiet", "as_json", "debug")
-        },
+        **{name: values[name] for name in _OF_DISPLAY},
     )
     if code := run_experiment(experiment, options):
         raise click.exceptions.Exit(code)
-
-
-def _is_given(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 def _changed(
     experiment: Experiment, path: Path, values: dict[str, Any], given: set[str]
 ) -> Experiment:
     """Let some options replace what the file says; refuse others, which belong in the file."""
-    for name in (*_OF_ARMS, "treatments", "ablate", "matrix"):
+    for name in (*ArmOptions.__struct_fields__, "treatments", "ablate", "matrix"):
         if name in given:
-            option = "--with" if name == "treatments" else _option_name(name)
+            option = _SPELLED.get(name) or f"--{name.replace('_', '-')}"
             msg = f"{option} describes an arm, which {path} does: put it there."
             raise click.UsageError(msg)
     changes = {key: values[name] for name, key in _OF_EXPERIMENT.items() if name in given}
@@ -215,16 +212,6 @@ def _changed(
     return check_experiment(changed, str(path)) if changes else experiment
 
 
-def _measured(before: Experiment, changed: Experiment) -> Experiment:
-    """Return the experiment that a verdict is about: how long it ran is left to the options."""
-    return msgspec.structs.replace(changed, k=before.k, margin=before.margin, effect=before.effect)
-
-
-def _option_name(name: str) -> str:
-    short = {"schema": "-s", "agent_args": "--agent-arg", "env_names": "--env", "timeout": "-t"}
-    return short.get(name) or f"--{name.replace('_', '-')}"
-
-
 def _from_options(prompts: Path, values: dict[str, Any]) -> Experiment:
     """Put the experiment of a command line together."""
     treatments = [_treatment("--with", text) for text in values["treatments"]]
@@ -233,15 +220,16 @@ def _from_options(prompts: Path, values: dict[str, Any]) -> Experiment:
     rest = {key: values[name] for name, key in _OF_EXPERIMENT.items() if values[name] is not None}
     rest = {key: list(v) if isinstance(v, tuple) else v for key, v in rest.items()}
     rest["prompts"] = str(prompts)
+    options = ArmOptions(**{name: values[name] for name in ArmOptions.__struct_fields__})
+    memory = str(options.memory) if options.memory else None
+    common = msgspec.structs.replace(options.arm, memory=memory)
     if axes:
-        experiment = with_matrix(_common(values), axes, rest)
+        experiment = with_matrix(common, axes, rest)
     elif values["ablate"]:
-        from assay.stats.factorial import two_level_design  # late: numpy
-
-        design = two_level_design(len(treatments))
-        experiment = with_factors(_common(values), treatments, design, rest)
+        design = stats.factorial.two_level_design(len(treatments))
+        experiment = with_factors(common, treatments, design, rest)
     else:
-        experiment = with_treatment(_common(values), treatments, rest)
+        experiment = with_treatment(common, treatments, rest)
     return check_experiment(experiment, str(prompts))
 
 
@@ -294,26 +282,3 @@ def _treatment(option: str, text: str) -> tuple[str, str]:
         msg = f"{option} {text!r} is not KIND=VALUE, where KIND is one of {', '.join(TREATMENTS)}."
         raise click.UsageError(msg)
     return kind, value
-
-
-def _common(values: dict[str, Any]) -> Arm:
-    template, mcp = values["workspace_template"], values["mcp"]
-    return Arm(
-        agent=values["schema"],
-        simple=values["simple"],
-        shell=values["shell"],
-        model=values["model"],
-        template=str(template) if template else None,
-        mcp=str(mcp) if mcp else None,
-        agent_args=list(values["agent_args"]),
-        env=list(values["env_names"]),
-        max_turns=values["max_turns"],
-        isolate=values["isolate"] or None,
-        sandbox=values["sandbox"],
-        container=values["container"],
-        memory=str(values["memory"]) if values["memory"] else None,  # as a file has it
-        cpus=values["cpus"],
-        timeout=values["timeout"],
-        trial_timeout=values["trial_timeout"],
-        stall=values["stall"],
-    )

@@ -1,20 +1,18 @@
 """assay agents: the known agents, and what is captured of them."""
 
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import click
 import msgspec
 
 from assay import plugins
-from assay.adapters.vendor import KNOWN, KnownAgent
+from assay.adapters.vendor import KNOWN
 from assay.cli.help import COLOUR, examples, variables
 from assay.cli.output import echo_raw
 from assay.cli.parameters import debug_option, help_option
-from assay.pipeline.identity import asked_version, packaged_version
-from assay.pipeline.stages import local_machine
+from assay.pipeline.agents import TEXT_AGENTS
+from assay.pipeline.identity import look_for
 from assay.records.text import visible_line
 
 _PATIENCE_S = 0.6
@@ -51,29 +49,7 @@ def command(*, as_json: bool, debug: bool) -> None:
             f"           thoughts: {row['thoughts']}; tool output: {row['toolOutput']}; "
             f"tokens: {row['tokens']}"
         )
-    others = [name for name in plugins.names("assay.adapters") if name not in _names()]
+    named = {*(agent.name for agent in KNOWN), "declared", *TEXT_AGENTS}
+    others = [name for name in plugins.names("assay.adapters") if name not in named]
     click.echo(f"also: {', '.join(others)} (acp:COMMAND runs any agent that speaks ACP),")
     click.echo("      and any schema file: docs/adapters.md")
-
-
-def look_for(agent: KnownAgent, patience_s: float | None = None) -> dict[str, Any]:
-    """Describe an agent: whether it is installed, where, and which version.
-
-    With patience_s it is started for its version only where its package does not say it, and for
-    no longer.
-    """
-    path = shutil.which(agent.program)
-    row: dict[str, Any] = msgspec.to_builtins(agent)
-    row |= {"installed": path is not None, "path": path, "version": None, "notes": []}
-    if path is not None:
-        packaged = packaged_version(path) if patience_s is not None else None
-        row["version"] = packaged or asked_version(path, local_machine(), patience_s)
-        if row["version"] is None:
-            row["notes"].append("does not report its version")
-        elif row["version"] not in agent.tested:
-            row["notes"].append("this version is not one of those we test; it will probably work")
-    return row
-
-
-def _names() -> set[str]:
-    return {agent.name for agent in KNOWN} | {"declared", "simple", "shell"}

@@ -13,12 +13,12 @@ from assay import plugins
 from assay.cli.options import (
     BatchOptions,
     CaptureOptions,
-    chosen_agent,
     grader_refs,
     run_request,
 )
 from assay.cli.output import refuse_inputs, write_row
 from assay.cli.parameters import prompt_path
+from assay.cli.program import chosen_agent
 from assay.cli.progress import Progress
 from assay.cli.tally import rate_text, saved_passes
 from assay.errors import RequestError
@@ -225,18 +225,6 @@ def debug_trace(options: _Shown) -> "DebugTrace | None":
     from assay.cli.debug import DebugTrace  # late: few runs need it, and it loads adapters
 
     return DebugTrace()
-
-
-def say_program(ctx: click.Context, options: BatchOptions) -> None:
-    """Say whose the options behind the program are: some could be meant for it."""
-    if not ctx.meta["options_behind"] or not options.talks:
-        return
-    program, ours = shlex.join(ctx.meta["program"]), ", ".join(ctx.meta["options_behind"])
-    click.echo(
-        f"The agent is the program: {visible_line(program)}\n"
-        f"Assay itself takes {ours} from behind it. Put -- before the program to pass it all.",
-        err=True,
-    )
 
 
 def prompt_file(arguments: Sequence[str], *, from_stdin: bool) -> PluginRef:

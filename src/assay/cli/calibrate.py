@@ -35,12 +35,13 @@ from assay.compare.sampling import (
     sheet_lines,
 )
 from assay.errors import InputError
-from assay.pipeline.stages import grade_all
+from assay.pipeline.grade import grade_all
 from assay.records.reports import LabelReport, SampleReport
-from assay.records.rows import Place, RowFile, open_rows, open_trials
+from assay.records.rows import Place, RowFile, open_rows
 from assay.records.spec import PluginRef
 from assay.records.text import counted_noun
 from assay.records.trial import Verdict
+from assay.records.trial.files import open_trials
 from assay.report.calibration import label_markdown, sample_markdown
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from assay.cli.batch import capture_request, plan_run, run_batch, say_program
+from assay.cli.batch import capture_request, plan_run, run_batch
 from assay.cli.help import CACHE, PRICES, examples, variables
 from assay.cli.options import (
     CaptureOptions,
@@ -18,7 +18,8 @@ from assay.cli.options import (
     text_agent_options,
     with_options,
 )
-from assay.cli.parameters import WithProgram, help_option, stdin_option
+from assay.cli.parameters import help_option, stdin_option
+from assay.cli.program import WithProgram, say_program
 
 
 @click.command(

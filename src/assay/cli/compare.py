@@ -49,7 +49,7 @@ from assay.report.comparison import (
 if TYPE_CHECKING:
     from assay.compare.pairs import Pair
     from assay.compare.report import Comparison, Judge
-    from assay.records.trials import Kind
+    from assay.records.trial.files import Kind
     from assay.stats.verdict import GateName
 
 

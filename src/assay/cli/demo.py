@@ -142,7 +142,7 @@ def _show(results: Path) -> None:
     for place, line in read_lines(results):
         row, _ = decode_row(place, line, Trial)
         tools = sum(step.__struct_config__.tag == "tool_call" for step in row.trajectory)
-        verdict = "pass" if row.score and row.score.pass_ else "FAIL"
+        verdict = "pass" if row.passed else "FAIL"
         why = f"  ({row.failure.cause.words})" if row.failure else ""
         click.echo(
             f"  {row.id:12} {verdict}  {len(row.trajectory)} steps, {tools} tool calls, "

@@ -11,12 +11,12 @@ import click
 import msgspec
 
 from assay.adapters.vendor import KNOWN, KnownAgent, known_agent
-from assay.cli.agents import look_for
 from assay.cli.help import COLOUR, examples, variables
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
 from assay.cli.output import echo_raw
 from assay.cli.parameters import debug_option, help_option
 from assay.errors import AssayError
+from assay.pipeline.identity import look_for
 from assay.pipeline.prompts import Setting, make_specs
 from assay.pipeline.stages import capture_attempt
 from assay.records.raw_streams import folder_names

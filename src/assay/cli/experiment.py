@@ -15,8 +15,8 @@ from assay.cli.progress import Progress
 from assay.errors import InputError, Interrupted
 from assay.library.experiment import REPORT, ConductOptions, Conductor, Findings
 from assay.pipeline.agents import without_prompt
-from assay.pipeline.experiment import Experiment
 from assay.pipeline.experiment_run import ExperimentProgress
+from assay.records.experiment import Experiment
 from assay.records.files import temporary_folder
 from assay.records.setup import ArmsProof
 from assay.records.spec import TrialSpec

@@ -27,7 +27,7 @@ from assay.export.training import Example, Export, Format, Only, TrialFilter
 from assay.records.reports import ExportSummary
 from assay.records.rows import open_rows
 from assay.records.text import counted_noun
-from assay.records.trials import HINT
+from assay.records.trial.files import HINT
 
 _FORMATS = ("sft", "dpo", "kto", "sharegpt", "atif", "table")
 _GRADED = ("dpo", "kto")

@@ -32,7 +32,7 @@ from assay.export.fixtures import (
 from assay.export.training import Only, TrialFilter
 from assay.records.rows import open_rows
 from assay.records.text import counted_noun, visible_line
-from assay.records.trials import HINT
+from assay.records.trial.files import HINT
 
 _MOST_SHOWN = 10
 _GRADE = "assay grade FILE -g GRADER -o graded.jsonl"

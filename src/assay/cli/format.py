@@ -15,7 +15,8 @@ from assay.cli.parameters import (
     overwrite_option,
     progress_option,
 )
-from assay.records.rows import open_rows, open_trials
+from assay.records.rows import open_rows
+from assay.records.trial.files import open_trials
 from assay.report.rows import STYLES, Style, write_rows
 
 

@@ -1,18 +1,18 @@
 """assay grade: rows in, the same rows with a verdict out."""
 
 import shlex
-import time
 from array import array
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from assay import plugins
-from assay.cli.doubts import Doubts
+from assay import stats
+from assay.cli.batch import usage_errors
 from assay.cli.help import examples
 from assay.cli.options import (
     address_option,
@@ -40,20 +40,11 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.errors import InputError
-from assay.pipeline.grading import Elsewhere, GradedRow, only_computes, rows_wait
-from assay.pipeline.prompts import matching_rows, read_prompts
-from assay.pipeline.row_settings import RowGraders
-from assay.pipeline.sink import Sink, open_sink
-from assay.pipeline.stages import AskingHost, grade_all, grade_computing
-from assay.records.journal import Mode
-from assay.records.rows import Place, decode_line, read_lines
+from assay.pipeline.doubts import Doubts
+from assay.pipeline.grade import GradeProgress, GradeRequest, execute, plan
+from assay.pipeline.grading import GradedRow
 from assay.records.spec import PluginRef
 from assay.records.text import counted_noun, visible_line
-from assay.records.views import AnyIdView
-
-_BATCH_BYTES = 64 * 1024
-_BATCH_S = 0.02
-_ID = msgspec.json.Decoder(AnyIdView)
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +65,24 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     progress: bool
     quiet: bool
     debug: bool
+
+    @property
+    def request(self) -> GradeRequest:
+        """What is asked for; graders and prompts are found."""
+        path = {} if self.prompts == DASH else {"path": str(self.prompts)}
+        return GradeRequest(
+            rows=self.rows,
+            filters=self.filters,
+            graders=grader_refs(self.graders, self.grader_timeout),
+            grader_timeout_s=self.grader_timeout,
+            prompts=PluginRef(name="prompts", options=path) if self.prompts else None,
+            jobs=self.concurrency,
+            rate_per_s=self.rate_per_s,
+            executor=executor_ref(self.executor, self.address),
+            env_names=self.env_names,
+            output=self.output,
+            mode=output_mode(self.output, self.resume, self.append, self.overwrite),
+        )
 
 
 @click.command(
@@ -146,14 +155,21 @@ def command(**given: Any) -> None:
     Rows whose prompts have `graders` or `expect` are graded by these as well, and need no -g.
     """
     options = _Options(**given)
-    mode = output_mode(
-        options.output, resume=options.resume, append=options.append, overwrite=options.overwrite
-    )
     refuse_inputs(options.output, options.rows, options.prompts, *options.graders)
+    request = options.request
     if not options.quiet:
         note_unmasked()
-    _limit_questions(options)
-    tally = _grade(options, mode)
+    with usage_errors():
+        grading = plan(request)
+    tally = _Tally()
+    count = partial(_counted, shows=options.progress)
+    progress = _Progress(quiet=options.quiet)
+    with closing(execute(grading, count, progress, write_row)) as parts:
+        for part, shown in parts:
+            tally.merge(part)
+            for line in shown:
+                click.echo(line, err=True)
+    tally.n_before = progress.n_before
     if options.rows is None and not tally.n_rows + tally.n_before:
         msg = "stdin: no rows"
         raise InputError(msg, hint="assay grade reads the output of capture, trials and extract")
@@ -174,154 +190,28 @@ def command(**given: Any) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _limit_questions(options: _Options) -> None:
-    """Let judges keep to the rate, and say when they wait for a provider."""
+class _Progress(GradeProgress):
+    """Says when judges wait for a provider."""
 
-    def waiting(seconds: float, why: str) -> None:
-        click.echo(f"waiting {seconds:.0f} s {why}", err=True)
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self.n_before = 0
 
-    limiter = AskingHost.limiter
-    limiter.interval_s = 1 / options.rate_per_s if options.rate_per_s else 0.0
-    limiter.on_wait = None if options.quiet else waiting
+    def resumed(self, n_rows: int) -> None:
+        self.n_before = n_rows
 
-
-def _grade(options: _Options, mode: Mode) -> "_Tally":
-    graders = grader_refs(options.graders, options.grader_timeout)
-    own = RowGraders(options.grader_timeout)
-    if options.prompts is not None:
-        path = {} if options.prompts == DASH else {"path": str(options.prompts)}
-        source = PluginRef(name="prompts", options=path)
-        own.take(source, (prompt for prompt, _ in read_prompts(source)))
-    tally = _Tally()
-    lines = matching_rows(read_lines(options.rows), options.filters)
-    if options.filters:
-        lines = _some(lines, options)
-    if not graders:
-        lines = _judged(lines, own, options)
-    elsewhere = _elsewhere(options, [*graders, *own.to_prepare])
-    with open_sink(options.output, mode, guarded=False, write=write_row) as sink:
-        if mode == "resume" and options.output is not None:
-            tally.n_before = _skip_graded(lines, options.output)
-        if _takes_all_cores(options, mode, graders):
-            _grade_parts(options, graders, own, sink, tally)
-            return tally
-        with _Batch(sink) as batch:
-            waits = rows_wait(options.rows)
-            for row in grade_all(lines, graders, options.concurrency, waits, own, elsewhere):
-                # From a pipe that is slower than the graders, each row is written at once; from
-                # other machines too, where the next one may take long.
-                is_slow = elsewhere is not None or (waits is not None and not waits())
-                batch.add(row.line, at_once=is_slow)
-                tally.add(row)
-                for shown in _shown(row) if options.progress else ():
-                    click.echo(shown, err=True)
-    return tally
+    def waiting(self, seconds: float, why: str) -> None:
+        if not self._quiet:
+            click.echo(f"waiting {seconds:.0f} s {why}", err=True)
 
 
-def _takes_all_cores(options: _Options, mode: Mode, graders: list[PluginRef]) -> bool:
-    """Whether all rows of a file are graded, and by graders that only compute."""
-    is_whole = options.rows is not None and options.rows.is_file() and mode != "resume"
-    is_plain = not options.filters and options.prompts is None and options.executor == "local"
-    if not is_whole or not is_plain or options.concurrency > 1:
-        return False
-    return bool(graders) and only_computes(graders)
-
-
-def _grade_parts(
-    options: _Options, graders: list[PluginRef], own: RowGraders, sink: Sink, tally: "_Tally"
-) -> None:
-    """Grade a file with all cores; each process counts its rows itself."""
-    assert options.rows is not None
-
-    def note(rows: Iterable[GradedRow]) -> tuple[_Tally, list[str]]:
-        here, shown = _Tally(), list[str]()
-        for row in rows:
-            here.add(row)
-            shown += _shown(row) if options.progress else ()
-        return here, shown
-
-    for part in grade_computing(options.rows, graders, own, note):
-        if part.text:
-            sink.append(part.text)
-        here, shown = part.noted
-        tally.merge(here)
-        for line in shown:
-            click.echo(line, err=True)
-        if part.error is not None:
-            raise part.error
-
-
-def _elsewhere(options: _Options, graders: list[PluginRef]) -> Elsewhere | None:
-    """Join the cluster on which the graders are to run, if there is one."""
-    ref = executor_ref(options.executor, options.address)
-    if ref.name == "local":
-        if options.env_names:
-            msg = "--env needs --executor ray: on this machine, graders have all variables."
-            raise click.UsageError(msg)
-        return None
-    from assay.pipeline.remote_grading import RemoteGraders  # late: few runs need it
-
-    remote = RemoteGraders(graders, options.env_names)
-    remote.join(plugins.executor(ref).connect())
-    return remote.asking
-
-
-def _some(lines: Iterator[tuple[Place, bytes]], options: _Options) -> Iterator[tuple[Place, bytes]]:
-    """Return the rows that match; refuse none before anything is written."""
-    first = next(lines, None)
-    if first is None:
-        msg = f"{options.rows or 'stdin'}: no rows that match the filter"
-        raise InputError(msg)
-    return chain([first], lines)
-
-
-def _judged(
-    lines: Iterator[tuple[Place, bytes]], own: RowGraders, options: _Options
-) -> Iterator[tuple[Place, bytes]]:
-    """Return the rows; refuse them, before anything is written, if none brings a grader along."""
-    is_file = options.rows is not None and options.rows.is_file()
-    read: list[tuple[Place, bytes]] = []
-    for row in lines:
-        if not is_file:  # what comes from a pipe cannot be read again
-            read.append(row)
-        if own.of(*row):
-            if is_file:
-                return matching_rows(read_lines(options.rows), options.filters)
-            return chain(read, lines)
-    msg = "No grader given. Use -g GRADER."
-    raise click.UsageError(msg)
-
-
-class _Batch:
-    """Writes rows together while they come fast, but holds none back longer than a moment."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self._lines: list[bytes] = []
-        self._n_bytes = 0
-        self._written_s = time.monotonic()
-
-    def __enter__(self) -> "_Batch":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._write()
-
-    def add(self, line: bytes, *, at_once: bool) -> None:
-        self._lines.append(line)
-        self._n_bytes += len(line)
-        if (
-            at_once
-            or self._n_bytes >= _BATCH_BYTES
-            or time.monotonic() - self._written_s >= _BATCH_S
-        ):
-            self._write()
-
-    def _write(self) -> None:
-        lines, self._lines, self._n_bytes = self._lines, [], 0
-        if lines:
-            self._sink.append(b"\n".join(lines))
-        self._written_s = time.monotonic()
+def _counted(rows: Iterable[GradedRow], *, shows: bool) -> "tuple[_Tally, list[str]]":
+    """Count some rows; also return what --progress prints of them."""
+    tally, shown = _Tally(), list[str]()
+    for row in rows:
+        tally.add(row)
+        shown += _shown(row) if shows else ()
+    return tally, shown
 
 
 class _Tally:
@@ -371,9 +261,7 @@ class _Tally:
         """The pass rate with its interval, and what to do next."""
         if not self.n_graded or self.n_before:
             return ""
-        from assay.stats.rates import rate_interval  # late: numpy
-
-        rate, ends = rate_interval(self._passes, self._measured)
+        rate, ends = stats.rates.rate_interval(self._passes, self._measured)
         words = "" if ends is None else f" (95% interval {ends.low:.0%} to {ends.high:.0%})"
         name = visible_line(shlex.quote(str(output)))
         following = f" Next: assay view {name}" if output.is_file() else ""
@@ -411,18 +299,3 @@ def _first(broken: dict[str, str]) -> str:
     name, why = next(iter(broken.items()))
     lines = why.splitlines() or [""]
     return f"{name}: {lines[0]}" + (f" … {lines[-1].strip()}" if len(lines) > 1 else "")
-
-
-def _skip_graded(lines: Iterator[tuple[Place, bytes]], output: Path) -> int:
-    """Skip the rows that the output has; refuse an output that was made from others."""
-    n_rows = 0
-    for n_rows, (place, done) in enumerate(read_lines(output), 1):  # noqa: B007
-        here = next(lines, None)
-        if here is None or _id(*here) != _id(place, done):
-            msg = f"{place}: this is not the row at the same position of the input"
-            raise InputError(msg, hint="resume with the same input, or use --overwrite")
-    return n_rows
-
-
-def _id(place: Place, line: bytes) -> Any:
-    return decode_line(_ID, place, line).id

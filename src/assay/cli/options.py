@@ -1,10 +1,9 @@
 """Options that several commands share, and what they mean together."""
 
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import msgspec
@@ -17,11 +16,11 @@ from assay.cli.parameters import (
     Number,
     OutFolder,
     append_option,
-    can_start,
     claim_stdin,
     concurrency_option,
     container_option,
     cpus_option,
+    env_option,
     filter_option,
     isolate_option,
     memory_option,
@@ -33,9 +32,11 @@ from assay.cli.parameters import (
     rate_option,
     retries_option,
     sandbox_option,
+    stall_option,
 )
 from assay.pipeline import agents
-from assay.pipeline.run import DEFAULT_TIMEOUT_S, RunRequest
+from assay.pipeline.run import DEFAULT_TIMEOUT_S, RunRequest, arm_request
+from assay.records.experiment import Arm
 from assay.records.journal import Mode
 from assay.records.spec import PluginRef
 
@@ -57,7 +58,45 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
 
 
-class BatchOptions(AgentOptions, frozen=True, kw_only=True):
+class ArmOptions(AgentOptions, frozen=True, kw_only=True):
+    """What an arm of an experiment is told; every other run has one arm."""
+
+    workspace_template: Path | None
+    isolate: bool
+    sandbox: Literal["network", "no-network"] | None
+    container: str | None
+    memory: int | None
+    cpus: float | None
+    env_names: Sequence[str]
+    timeout: float | None
+    trial_timeout: float | None
+    stall: float | None
+
+    @property
+    def arm(self) -> Arm:
+        """The arm as a file has it, but for the memory, which stands there as text."""
+        template, mcp = self.workspace_template, self.mcp
+        return Arm(
+            agent=self.schema,
+            simple=self.simple,
+            shell=self.shell,
+            model=self.model,
+            template=str(template) if template else None,
+            mcp=str(mcp) if mcp else None,
+            agent_args=list(self.agent_args),
+            env=list(self.env_names),
+            max_turns=self.max_turns,
+            isolate=self.isolate or None,
+            sandbox=self.sandbox,
+            container=self.container,
+            cpus=self.cpus,
+            timeout=self.timeout,
+            trial_timeout=self.trial_timeout,
+            stall=self.stall,
+        )
+
+
+class BatchOptions(ArmOptions, frozen=True, kw_only=True):
     """What capture, trials and run share: agent_options, output_options and run_options."""
 
     prompts: Sequence[str]
@@ -69,19 +108,9 @@ class BatchOptions(AgentOptions, frozen=True, kw_only=True):
     overwrite: bool
     raw_dir: Path | None
     cwd: Path | None
-    timeout: float | None
-    trial_timeout: float | None
-    stall: float | None
     concurrency: int
     retries: int
     workspace_dir: Path | None
-    workspace_template: Path | None
-    isolate: bool
-    sandbox: str | None
-    container: str | None
-    memory: int | None
-    cpus: float | None
-    env_names: Sequence[str]
     filters: Sequence[str]
     limit: int | None
     max_cost: float | None
@@ -277,12 +306,7 @@ run_options: list[Decorator] = [
         metavar="MS",
         help="Time limit for all turns of a trial together, in milliseconds. Default: none.",
     ),
-    click.option(
-        "--stall",
-        type=Number(min=0, min_open=True),
-        metavar="SECONDS",
-        help="Kill an agent that prints nothing for this many seconds. Default: never.",
-    ),
+    stall_option,
     concurrency_option("Run up to N trials at once. Default: 1."),
     retries_option,
     click.option(
@@ -301,14 +325,7 @@ run_options: list[Decorator] = [
     ),
     isolate_option,
     *confinement_options,
-    click.option(
-        "--env",
-        "env_names",
-        multiple=True,
-        metavar="NAME",
-        help="If agents are isolated, in a sandbox or in a container, pass this environment "
-        "variable to them. May be repeated.",
-    ),
+    env_option,
     filter_option("Run only matching prompts, by id, metadata or tags (tags=NAME)"),
     click.option(
         "--limit",
@@ -369,35 +386,9 @@ def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool
     return chosen[0] if chosen else "new"
 
 
-def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
-    """The agent given by name, or as a program that speaks the Agent Client Protocol."""
-    program: list[str] = ctx.meta.get("program", [])
-    given = _given(options)
-    if not program and not given:
-        msg = (
-            "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND, or name a program "
-            "that speaks the Agent Client Protocol after the prompts."
-        )
-        raise click.UsageError(msg)
-    if not program:
-        return agent_ref(options)
-    if given:
-        msg = (
-            f"Give the agent either with {given[0][0]} or as a program ({program[0]}), not both. "
-            "Only one prompt file is read."
-        )
-        raise click.UsageError(msg)
-    # Our own server of agents, also where `assay` is not on the PATH.
-    ours = {"assay": program[1:], "headless": program}.get(program[0])
-    if ours is None or can_start(program[0]):
-        return _with_options(PluginRef(name="acp", options={"command": program}), options)
-    command, name = [sys.executable, "-m", "assay", *ours], shlex.join(["assay", *ours])
-    return _with_options(PluginRef(name="acp", options={"command": command, "name": name}), options)
-
-
 def agent_ref(options: AgentOptions) -> PluginRef:
     """The agent that the options name; checks that it can be built and its cost be estimated."""
-    given = _given(options)
+    given = ways_given(options)
     if not given:
         msg = "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND."
         raise click.UsageError(msg)
@@ -416,10 +407,10 @@ def agent_ref(options: AgentOptions) -> PluginRef:
         agent = PluginRef(name="declared", options={"schema": schema, "source": "stdin"})
     for other, _ in others:
         click.echo(f"Ignored {other}: the agent is given with {flag}.", err=True)
-    return _with_options(agent, options)
+    return with_agent_options(agent, options)
 
 
-def _with_options(agent: str | PluginRef, options: AgentOptions) -> PluginRef:
+def with_agent_options(agent: str | PluginRef, options: AgentOptions) -> PluginRef:
     mcp = options.mcp
     return agents.agent_ref(
         agent,
@@ -430,7 +421,7 @@ def _with_options(agent: str | PluginRef, options: AgentOptions) -> PluginRef:
     )
 
 
-def _given(options: AgentOptions) -> list[tuple[str, str]]:
+def ways_given(options: AgentOptions) -> list[tuple[str, str]]:
     """The options that name an agent, the one that counts first."""
     ways = (("-s", options.schema), ("--simple", options.simple), ("--shell", options.shell))
     return [(flag, value) for flag, value in ways if value]
@@ -447,28 +438,20 @@ def run_request(options: BatchOptions, agent: PluginRef, prompts: PluginRef) -> 
     if options.keep_failed and not resume:
         msg = "--keep-failed needs --resume."
         raise click.UsageError(msg)
-    return RunRequest(
+    return arm_request(
+        options.arm,
+        agent,
         prompts=prompts,
-        agent=agent,
         filters=options.filters,
         limit=options.limit,
         jobs=options.concurrency,
-        timeout_s=options.timeout / 1000 if options.timeout else None,
-        trial_timeout_s=options.trial_timeout / 1000 if options.trial_timeout else None,
-        stall_s=options.stall,
         memory_bytes=options.memory,
-        cpus=options.cpus,
         retries=options.retries,
         rate_per_s=options.rate,
         max_cost=options.max_cost,
         executor=executor_ref(options.executor, options.address),
         cwd=options.cwd,
         workspace_dir=options.workspace_dir,
-        workspace_template=options.workspace_template,
-        isolate=options.isolate,
-        sandbox=options.sandbox or "",
-        container=options.container or "",
-        env_names=options.env_names,
         output=options.output,
         mode=output_mode(options.output, resume, options.append, options.overwrite),
         raw_dir=options.raw_dir,

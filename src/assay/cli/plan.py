@@ -22,7 +22,7 @@ from assay.cli.runs import name_runs, pipes_as_files
 from assay.compare.planning import PlanRequest, chances_against, make_plan
 from assay.compare.runs import load_run
 from assay.pipeline.gate import refuse_drift
-from assay.records.trials import detect_kind
+from assay.records.trial.files import detect_kind
 
 _MAX_PILOTS = 2
 _FEWEST_RIGHT = 0.5

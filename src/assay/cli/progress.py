@@ -9,9 +9,9 @@ from typing import Any, Protocol, Self
 import click
 import msgspec
 
-from assay.cli.doubts import Doubts, same_text
 from assay.cli.output import note_unmasked
 from assay.cli.tally import Running, Tally, clock_text
+from assay.pipeline.doubts import Doubts, same_text
 from assay.pipeline.extract import raw_failure
 from assay.pipeline.run import BatchProgress
 from assay.records.capture import AnyStep, Failure, ToolCall, cause_words
@@ -143,7 +143,7 @@ class Progress(BatchProgress):
         if isinstance(result, Trial):
             usage = result.usage or None
             cost = (usage.spent_usd or None) if usage else None
-            passed = result.score.pass_ if result.score else None
+            passed = result.verdict
             self.tally.n_grader_failures += bool(result.grader_failures)
             if result.grades or result.grader_failures:
                 self.doubts.add(result.grades or {}, result.grader_failures or {})
@@ -199,18 +199,17 @@ class Progress(BatchProgress):
         known = self._alike
         if self.tally.n_done == 1:
             self._alike = failure
-        elif known and not (failure and _is_alike(known, failure)):
-            self._alike = None
-
-    def _remember(self, failure: Failure | None) -> None:
-        """Keep the first reason of what does not measure the agent: a person must act on it."""
-        if failure is not None and not failure.cause.measures_agent:
-            self._reasons.setdefault(failure.cause, (failure.message.splitlines() or [""])[0][:200])
+        elif known:
+            same = failure is not None and failure.cause is known.cause
+            if not same or not same_text(known.message, failure.message if failure else None):
+                self._alike = None
 
     def _show(
         self, spec: TrialSpec, failure: Failure | None, total_ms: float, passed: bool | None
     ) -> None:
-        self._remember(failure)
+        if failure is not None and not failure.cause.measures_agent:
+            # The first reason of what does not measure the agent: a person must act on it.
+            self._reasons.setdefault(failure.cause, (failure.message.splitlines() or [""])[0][:200])
         if self._json:
             cause = str(failure.cause) if failure else None
             event = {"id": spec.prompt.id, "ms": total_ms, "pass": passed, "cause": cause}
@@ -249,7 +248,3 @@ class Progress(BatchProgress):
 def _place(spec: TrialSpec) -> str:
     """Tell apart what runs at once: the arms of an experiment have trials of the same name."""
     return f"{spec.surroundings.workspace_dir}/{spec.folder}"
-
-
-def _is_alike(one: Failure, other: Failure) -> bool:
-    return one.cause is other.cause and same_text(one.message, other.message)

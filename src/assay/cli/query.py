@@ -20,7 +20,7 @@ from assay.export.query import Database, RowTooLong, use_database
 from assay.export.table import csv_cell
 from assay.records.files import copy_stream
 from assay.records.text import visible_line
-from assay.records.trials import detect_kind
+from assay.records.trial.files import detect_kind
 
 _ROWS_AT_ONCE = 500
 _WIDEST_CELL = 60

@@ -21,6 +21,7 @@ from assay.errors import InputError
 from assay.records.raw_streams import Attempt, KeptStream, is_there, named_streams, place_inside
 from assay.records.rows import open_rows
 from assay.records.text import counted_noun, visible_line
+from assay.records.trial.views import RawTrialView
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,17 +137,6 @@ def _is_chosen(stream: KeptStream, options: _Options) -> bool:
     return options.stream in (None, stream.name, "" if stream.is_session_file else kind)
 
 
-class _RawView(msgspec.Struct, gc=False):
-    raw: str = ""
-
-
-class _TrialView(_RawView, rename="camel", gc=False):
-    id: str = ""
-    trial_num: int = 1
-    retried: list[_RawView] = []
-    trials: list["_TrialView"] | None = None
-
-
 def _streams(options: _Options) -> list[KeptStream]:
     """Find the streams of the trial that was asked for."""
     source = options.file or "stdin"
@@ -161,7 +151,7 @@ def _streams(options: _Options) -> list[KeptStream]:
     if not name:
         msg = f"{source}: the row names no raw streams"
         raise InputError(msg, hint="they are kept by capture with -o FILE, or with --raw-dir DIR")
-    attempt = Attempt(options.prompt_id, trial.trial_num, number - 1)
+    attempt = Attempt(options.prompt_id, trial.number, number - 1)
     base = options.file.parent if options.file else Path.cwd()
     if options.raw_dir is not None:
         base, name = options.raw_dir, Path(name).name
@@ -183,21 +173,21 @@ def _refuse(base: Path, name: str, source: Path | str) -> NoReturn:
     raise InputError(msg, hint=hint)
 
 
-def _trial(options: _Options) -> _TrialView:
+def _trial(options: _Options) -> RawTrialView:
     found = None
     with open_rows(options.file) as file:
-        for row in file.rows(msgspec.json.Decoder(_TrialView)):
+        for row in file.rows(msgspec.json.Decoder(RawTrialView)):
             if row.id == options.prompt_id:
                 found = row  # of repeated ones the last
     source = options.file or "stdin"
     if found is None:
         msg = f"{source}: there is no row with the id {visible_line(repr(options.prompt_id))}"
         raise InputError(msg, hint="give the id of a prompt in this file")
-    trials = [found] if found.trials is None else found.trials
+    trials = found.entries
     if options.trial is None and len(trials) == 1:
         return trials[0]
     for trial in trials:
-        if trial.trial_num == options.trial:
+        if trial.number == options.trial:
             return trial
     msg = f"the prompt has {counted_noun(len(trials), 'trial')}"
     if options.trial is not None:

@@ -10,8 +10,8 @@ from assay.cli.help import examples
 from assay.cli.output import refuse_existing, whole_output
 from assay.cli.parameters import OutFile, help_option, overwrite_option
 from assay.errors import InputError
-from assay.pipeline.experiment import Experiment
 from assay.records.catalogue import RECORDS, json_schema
+from assay.records.experiment import Experiment
 from assay.testing.model.script import Script
 
 # Here, because they belong to rooms above the records.

@@ -13,7 +13,7 @@ from assay.cli.parameters import (
     output_option,
     overwrite_option,
 )
-from assay.records.rows import open_trials
+from assay.records.trial.files import open_trials
 from assay.report.summary import write_summary, write_summary_markdown
 
 
@@ -43,7 +43,7 @@ def command(
 
     A row has id, input, output, toolCalls and duration. Where they are known, pass, score and
     the cause of a failure are added. RESULTS is a file of capture, grade or trials; rows of trials
-    have a trialNum.
+    have their number.
     """
     refuse_same_file(results, output)
     write = write_summary_markdown if markdown else write_summary

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 from msgspec import field
 
+from assay import stats
 from assay.errors import AssayError
 from assay.records.capture import Cause, Identity, cause_words
 from assay.records.live import MOST_RUNNING, LiveState, RunningTrial, short_text
@@ -201,11 +202,9 @@ def _rate_and_ends(passes: Passes) -> tuple[str, str] | None:
     """The pass rate and its interval as in reports: trials of a prompt are no prompts."""
     if not passes:
         return None
-    from assay.stats.rates import rate_interval  # late: numpy
-
     # Copied first: a thread that draws may come between.
     n_passed, n_measured = zip(*list(passes.values()), strict=True)
-    rate, interval = rate_interval(n_passed, n_measured)
+    rate, interval = stats.rates.rate_interval(n_passed, n_measured)
     if rate is None or interval is None:
         return None
     return f"{rate:.0%}", f"{interval.low:.0%} to {interval.high:.0%}"

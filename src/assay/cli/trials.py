@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from assay.cli.batch import RunDisplay, capture_request, plan_run, run_batch, say_program
+from assay.cli.batch import RunDisplay, capture_request, plan_run, run_batch
 from assay.cli.help import CACHE, PRICES, examples, variables
 from assay.cli.options import (
     CaptureOptions,
@@ -24,11 +24,11 @@ from assay.cli.output import refuse_inputs
 from assay.cli.parameters import (
     InFile,
     Number,
-    WithProgram,
     help_option,
     repeats_option,
     stdin_option,
 )
+from assay.cli.program import WithProgram, say_program
 from assay.pipeline.run import Batch
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from assay.cli.parameters import (
     overwrite_option,
     quiet_option,
 )
+from assay.pipeline.grade import grade_all
 from assay.pipeline.references import answer_row, answers, validation
 from assay.pipeline.row_settings import ANSWER_ONLY, RowGraders, expectations
 from assay.pipeline.sink import open_sink
-from assay.pipeline.stages import grade_all
 from assay.records.journal import Mode
 from assay.records.reports import Validation
 from assay.records.rows import RowFile, open_rows

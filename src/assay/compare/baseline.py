@@ -27,12 +27,21 @@ from assay.records.rows import (
     decode_line,
     decode_row,
     encode_row,
-    is_trials_row,
     open_rows,
 )
 from assay.records.text import counted_noun
-from assay.records.trial import Allocation, Build, Judged, PassAtK, Trial, TrialResult, to_entry
-from assay.records.trials import detect_kind
+from assay.records.trial import (
+    NUMBER,
+    PASS_FIELDS,
+    Allocation,
+    Build,
+    Judged,
+    PassNumbers,
+    Trial,
+    TrialResult,
+    to_entry,
+)
+from assay.records.trial.files import detect_kind, is_trials_row
 from assay.stats.drift import Drift
 from assay.stats.passk import pass_numbers
 from assay.stats.pooled import allocate_trials, trial_spread
@@ -45,7 +54,7 @@ _MOST_LACKING = 0.1
 _HINT = "give what `assay trials` or `assay capture` wrote with a grader"
 _DROPPED = ("raw", "workspaceDir")
 """Of a trial: the raw streams and folders stay with the run."""
-_MADE_AGAIN = ("passRate", "passAtK", "passExpK", "nMeasured", "perK", "failures", "allocation")
+_MADE_AGAIN = PASS_FIELDS | {"failures", "allocation"}
 type _Content = Counter[bytes]
 """The trials of a build, as hashes."""
 
@@ -421,7 +430,7 @@ def _pooled(
     if row is None or not entries:
         return None
     for number, entry in enumerate(entries, 1):
-        entry["trialNum"] = msgspec.Raw(b"%d" % number)
+        entry[NUMBER] = msgspec.Raw(b"%d" % number)
     whole: dict[str, Any] = {k: v for k, v in row.items() if k not in _MADE_AGAIN}
     whole |= {"k": len(entries), "trials": entries, **_numbers(entries)}
     return msgspec.json.encode(whole)
@@ -438,14 +447,7 @@ def _measured_entries(row: _Pieces, build: Build) -> list[_Pieces]:
     ]
 
 
-class _Numbers(msgspec.Struct, rename="camel"):
-    """What a row says about all its trials."""
-
-    pass_rate: float | UnsetType
-    pass_at_k: float | UnsetType
-    pass_exp_k: float | UnsetType
-    n_measured: int
-    per_k: list[PassAtK] | UnsetType
+class _Numbers(PassNumbers, kw_only=True, rename="camel"):
     failures: dict[str, int] | UnsetType
 
 

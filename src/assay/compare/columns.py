@@ -22,8 +22,8 @@ from assay.errors import InputError
 from assay.records.capture import Cause
 from assay.records.rows import UNREADABLE
 from assay.records.setup import Problems, SetupReader
-from assay.records.trials import Kind
-from assay.records.views import (
+from assay.records.trial.files import Kind
+from assay.records.trial.views import (
     NO_AGENT,
     NO_FAILURE,
     NO_JSON,
@@ -296,7 +296,7 @@ class ColumnReader:
         trials["first_response_ms"][:] = _numbers(fields["first_response"])
         trials["complete"][:] = True
         if self._with_steps:  # without them the view does not read the number
-            trials["number"][:] = np.clip(_numbers(fields["trial_num"]), 0, 65_535)
+            trials["number"][:] = np.clip(_numbers(fields["number"]), 0, 65_535)
         self._fill_trials(trials, fields, _causes(fields["failure"]))
         identities = prompts["identity"]
         each = chain.from_iterable(map(repeat, identities, counts.tolist()))
@@ -496,8 +496,8 @@ def _view(kind: Kind, category_key: str, *, with_steps: bool) -> type[Any]:
 
 def _transposed(rows: Sequence[Any], kind: type[msgspec.Struct]) -> Fields:
     """Return every field of all rows as a column, in one pass: one for each field is slow."""
-    if not rows:  # the type of the view is not known; only one with steps has trial_num
-        return dict.fromkeys((*kind.__struct_fields__, "trial_num"), ())
+    if not rows:  # the type of the view is not known; only one with steps has the number
+        return dict.fromkeys((*kind.__struct_fields__, "number"), ())
     names = type(rows[0]).__struct_fields__
     return dict(zip(names, zip(*map(msgspec.structs.astuple, rows), strict=True), strict=True))
 

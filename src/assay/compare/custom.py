@@ -22,6 +22,7 @@ from assay.errors import InputError, PluginError
 from assay.plugin import Host
 from assay.records.journal import RowKey
 from assay.records.rows import open_rows
+from assay.records.trial.files import holds_trials
 
 _EXPORTS = ("grade", "default", "compare")
 _FIELDS = ("id", "input", "hint", "metadata", "runs")
@@ -79,7 +80,7 @@ def _questions(aligned: Aligned) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _run(row: dict[str, Any]) -> dict[str, Any]:
-    if "trials" in row:
+    if holds_trials(row):
         names = ("passRate", "passAtK", "passExpK", "k", "trials")
         return {name: row[name] for name in names if name in row}
     answer = {name: row[name] for name in ("output", "trajectory", "score") if name in row}

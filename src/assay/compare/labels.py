@@ -12,7 +12,7 @@ from assay.records.reports import Disagreement, Estimate, LabelReport, LabelRow,
 from assay.records.rows import Place, RowFile, Spot
 from assay.records.text import with_trial
 from assay.records.trial import Verdict
-from assay.records.views import JudgedView
+from assay.records.trial.views import JudgedView
 from assay.stats.agreement import (
     Agreement,
     Share,
@@ -76,7 +76,7 @@ def read_labels(sheet: RowFile) -> Labels:
             msg = f'{sheet.place(spot)}: "label" is {row.label!r}'
             raise InputError(msg, hint='give "pass", "fail", "ambiguous", true, false or null')
         else:
-            name = with_trial(row.id, row.trial_num)
+            name = with_trial(row.id, row.number)
             earlier = labels.rows.get(name)
             if earlier is not None and earlier.label != label:
                 msg = f'{sheet.place(spot)}: "{name}" has a different label on an earlier line'
@@ -94,7 +94,7 @@ def match_labels(results: RowFile, labels: Labels) -> Matches:
         if verdict is not None:
             matches.n_graded += 1
             matches.n_passed += verdict.pass_
-        name = with_trial(row.id, row.trial_num)
+        name = with_trial(row.id, row.number)
         label = labels.rows.get(name)
         if label is None:
             continue

@@ -39,7 +39,7 @@ from assay.errors import InputError
 from assay.records.capture import cause_words
 from assay.records.setup import ArmsProof, counted
 from assay.records.text import counted_noun
-from assay.records.trials import Kind, detect_kind
+from assay.records.trial.files import Kind, detect_kind
 from assay.stats.means import N_RESAMPLES
 from assay.stats.ranking import rank_runs
 from assay.stats.sequential import SequentialDecision, decide_gate, describe_use

@@ -41,15 +41,14 @@ from assay.compare.packed import (
     unpack,
 )
 from assay.errors import InputError
-from assay.records.capture import Cause
+from assay.records.capture import AGENT_CAUSES, Cause
 from assay.records.rows import RowFile, open_rows
 from assay.records.setup import Problems
-from assay.records.trials import HINT, Kind
-from assay.records.views import TrajectoryView
+from assay.records.trial.files import HINT, Kind
+from assay.records.trial.views import TrajectoryView
 from assay.stats.passk import PassK, average_pass_k
 
 _BLOCK = 256 * 1024
-_AGENT_CAUSES = frozenset(cause.value for cause in Cause if cause.measures_agent)
 _MOST_TRIALS = 1e9
 _LARGEST = 1e15
 """Of a duration in ms, a cost, a number of tokens: beyond it, means and variances overflow."""
@@ -447,16 +446,14 @@ class _Grades:
         cause = trials["cause"]
         self.passed, self.score = trials["passed"].copy(), trials["score"].copy()
         self.timed_out = cause == causes.index(TIMEOUT) if TIMEOUT in causes else cause < 0
-        # An array with a flag for each cause, looked up by the cause of each trial.
-        self._by_agent = np.array([name in _AGENT_CAUSES for name in causes])[cause]
+        self._by_agent = _by_agent(trials, causes)
         ungraded = np.isnan(self.passed)
         scored = not np.isnan(self.score).all()
-        failed = ungraded & self._by_agent & ~trials["answered"]
-        self._not_measured = ungraded & ~failed
-        if ungraded.all():  # no row is graded: the failures are no measurement either
+        failed = failed_ungraded(trials, causes)
+        self._not_measured = ungraded & ~(self._by_agent & ~trials["answered"])
+        if ungraded.all():
             self.score[:] = nan
-        else:
-            self.passed[failed] = self.score[failed] = 0.0
+        self.passed[failed] = self.score[failed] = 0.0
         if not scored:  # the grader only passes or fails
             self.score = self.passed.copy()
 
@@ -484,12 +481,30 @@ class _Grades:
         if len(causes) < 2 or (causes != causes[0]).any() or (self.score[kept] > 0.0).any():
             return ""
         cause = self._causes[int(causes[0])]
-        failed = cause in _AGENT_CAUSES and not self._trials["answered"][kept].any()
+        failed = cause in AGENT_CAUSES and not self._trials["answered"][kept].any()
         return cause if failed and cause != Cause.AGENT_LIMIT.value else ""
 
     def _by_cause(self, chosen: NDArray[np.bool_]) -> dict[str, int]:
         counts = np.bincount(self._trials["cause"][chosen], minlength=len(self._causes)).tolist()
         return {name: n for name, n in zip(self._causes, counts, strict=True) if n}
+
+
+def failed_ungraded(trials: Columns, causes: list[str]) -> NDArray[np.bool_]:
+    """Tell trials without a verdict that count as failed, as Judged.passed in records/trial does.
+
+    Where no trial is graded there are none: failures alone are no measurement.
+    """
+    ungraded = np.isnan(trials["passed"])
+    if ungraded.all():
+        return np.zeros(len(ungraded), dtype=bool)
+    failed: NDArray[np.bool_] = ungraded & _by_agent(trials, causes) & ~trials["answered"]
+    return failed
+
+
+def _by_agent(trials: Columns, causes: list[str]) -> NDArray[np.bool_]:
+    """Tell trials that ended by a failure of the agent's own."""
+    # An array with a flag for each cause, looked up by the cause of each trial.
+    return np.array([name in AGENT_CAUSES for name in causes])[trials["cause"]]
 
 
 def _last_of_each(ids: Sequence[str], hashes: NDArray[np.int64]) -> NDArray[np.bool_]:

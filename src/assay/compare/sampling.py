@@ -10,7 +10,7 @@ from assay.records.capture import AnyStep, grader_version
 from assay.records.reports import CalibrationSample, LabelRow
 from assay.records.rows import RowFile, Spot
 from assay.records.trial import Verdict
-from assay.records.views import SampleView, VerdictView
+from assay.records.trial.views import SampleView, VerdictView
 
 FAILURES_DRAWN = 10
 SHEET_ROWS = 50
@@ -143,7 +143,7 @@ def read_samples(rows: RowFile, spots: list[Spot]) -> list[CalibrationSample]:
     return [
         CalibrationSample(
             id=row.id,
-            trial_num=row.trial_num or UNSET,
+            number=row.number or UNSET,
             input=row.input,
             output=row.output,
             hint=row.hint or UNSET,
@@ -161,7 +161,7 @@ def sheet_lines(rows: RowFile, spots: list[Spot]) -> list[LabelRow]:
     return [
         LabelRow(
             id=row.id,
-            trial_num=row.trial_num or UNSET,
+            number=row.number or UNSET,
             input=row.input,
             output=row.output,
             hint=row.hint,

@@ -8,12 +8,12 @@ from msgspec import UNSET
 
 from assay.export.messages import ChatMessage
 from assay.records.capture import Usage
-from assay.records.trials import FinishedTrialRow
+from assay.records.trial import Trial
 
 _VERSION = "ATIF-v1.7"
 
 
-def trajectory(trial: FinishedTrialRow, messages: Sequence[ChatMessage]) -> dict[str, Any]:
+def trajectory(trial: Trial, messages: Sequence[ChatMessage]) -> dict[str, Any]:
     """Return a trial as a trajectory; `extra` has the task and the rewards."""
     info = trial.agent
     version = (info.version if info else UNSET) or "unknown"
@@ -23,7 +23,7 @@ def trajectory(trial: FinishedTrialRow, messages: Sequence[ChatMessage]) -> dict
     steps = _steps(messages)
     extra: dict[str, Any] = {"task": trial.id, "trial": trial.number}
     if trial.verdict is not None:
-        grade = trial.grades.get("harbor")
+        grade = (trial.grades or {}).get("harbor")
         outcome = grade.outcome if grade and grade.outcome else {}
         extra |= {
             "passed": trial.verdict,
@@ -31,7 +31,7 @@ def trajectory(trial: FinishedTrialRow, messages: Sequence[ChatMessage]) -> dict
             "rewards": outcome.get("rewards") or {"reward": trial.score or 0.0},
         }
     session = {"session_id": trial.session_id} if trial.session_id else {}
-    metrics = {**_metrics(trial.usage), "total_steps": len(steps)}
+    metrics = {**_metrics(trial.usage or Usage()), "total_steps": len(steps)}
     return {
         "schema_version": _VERSION,
         **session,

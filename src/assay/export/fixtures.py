@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from assay.export.training import TrialFilter
-from assay.pipeline.stages import grade_all
+from assay.pipeline.grade import grade_all
 from assay.records.capture import Grade, Timing
-from assay.records.rows import RowFile
+from assay.records.rows import RowFile, Spot
 from assay.records.spec import PluginRef, Prompt
 from assay.records.trial import Trial, TrialResult
-from assay.records.trials import FinishedTrialRow, trials_of
+from assay.records.trial.files import trials_of
 from assay.run.workspace import our_secrets
 
 OTHER_ID = "another prompt than --id names"
@@ -61,16 +61,16 @@ def choose_fixtures(
     files: Sequence[RowFile], chosen: TrialFilter, ids: Sequence[str], left_out: dict[str, int]
 ) -> list[Fixture]:
     """Return the graded trials that are wanted; count the others by the reason."""
-    found: list[tuple[RowFile, FinishedTrialRow]] = []
+    found: list[tuple[RowFile, Spot, Trial]] = []
     for file in files:
-        for trial in trials_of(file):
+        for spot, trial in trials_of(file):
             why = _why_not(trial, chosen, ids)
             if why is None:
-                found.append((file, trial))
+                found.append((file, spot, trial))
             else:
                 left_out[why] = left_out.get(why, 0) + 1
-    names = _unique_names([trial for _, trial in found])
-    return [_fixture(*pair, name) for pair, name in zip(found, names, strict=True)]
+    names = _unique_names([trial for *_, trial in found])
+    return [_fixture(*place, name) for place, name in zip(found, names, strict=True)]
 
 
 def changed_verdicts(
@@ -119,7 +119,7 @@ def encode_fixtures(
     }
 
 
-def _why_not(trial: FinishedTrialRow, chosen: TrialFilter, ids: Sequence[str]) -> str | None:
+def _why_not(trial: Trial, chosen: TrialFilter, ids: Sequence[str]) -> str | None:
     if ids and not any(fnmatchcase(trial.id, pattern) for pattern in ids):
         return OTHER_ID
     if why := chosen.why_not(trial):
@@ -127,12 +127,12 @@ def _why_not(trial: FinishedTrialRow, chosen: TrialFilter, ids: Sequence[str]) -
     if trial.verdict is None or trial.score is None:
         return "not graded"
     # Such a verdict follows from the failure, and no grader was asked.
-    if trial.is_finished or trial.failure is None:
+    if trial.is_finished or not trial.failure:
         return None
     return f"not finished ({trial.failure.cause.words})"
 
 
-def _unique_names(trials: Sequence[FinishedTrialRow]) -> list[str]:
+def _unique_names(trials: Sequence[Trial]) -> list[str]:
     """Name trials by their prompts; several of one prompt are numbered."""
     ids = [trial.id for trial in trials]
     seen: dict[str, int] = {}
@@ -143,8 +143,8 @@ def _unique_names(trials: Sequence[FinishedTrialRow]) -> list[str]:
     return names
 
 
-def _fixture(file: RowFile, trial: FinishedTrialRow, name: str) -> Fixture:
-    whole = file.row_at(trial.spot, _ROW)
+def _fixture(file: RowFile, spot: Spot, trial: Trial, name: str) -> Fixture:
+    whole = file.row_at(spot, _ROW)
     extra = {key: value for key, value in whole.items() if key not in _KNOWN}
     metadata = {key: v for key, v in trial.metadata.items() if key not in _OF_THE_RUN}
     verdict = Grade(pass_=bool(trial.verdict), score=trial.score or 0.0)
@@ -157,12 +157,12 @@ def _fixture(file: RowFile, trial: FinishedTrialRow, name: str) -> Fixture:
         metadata=metadata,
         timing=Timing(start=0, end=trial.duration_ms, total=trial.duration_ms),
         tool_errors=trial.tool_errors,
-        score=verdict,
+        grade=verdict,
         usage=trial.usage,
         failure=trial.failure or msgspec.UNSET,
         agent=trial.agent or msgspec.UNSET,
     )
-    prompt = Prompt(id=name, input=trial.input, hint=trial.hint, metadata=metadata)
+    prompt = Prompt(id=name, input=trial.input, hint=trial.hint or None, metadata=metadata)
     asked = {**msgspec.to_builtins(prompt), **extra}
     masked = our_secrets().mask_record
     return Fixture(prompt=masked(asked), row=masked(row), verdict=verdict)

@@ -5,11 +5,11 @@ A file of its own because xml.sax takes 25 ms to load, which `assay format` does
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from xml.sax.saxutils import escape as escape_text
 from xml.sax.saxutils import quoteattr
 
-import msgspec
+from assay.records.trial.views import ShownTrial, shown_trials
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MOST_TEXT = 2000
@@ -24,7 +24,7 @@ def write_junit(out: BinaryIO, runs: Iterable[tuple[str, Iterable[bytes]]]) -> N
 
 
 def _suite(label: str, lines: Iterable[bytes]) -> Iterator[str]:
-    cases = [case for line in lines for case in _cases(label, msgspec.json.decode(line))]
+    cases = [case for line in lines for case in _cases(label, line)]
     kinds = [kind for kind, _, _ in cases]
     seconds = sum(time_s for _, time_s, _ in cases)
     yield (
@@ -36,41 +36,34 @@ def _suite(label: str, lines: Iterable[bytes]) -> Iterator[str]:
     yield "</testsuite>\n"
 
 
-def _cases(label: str, row: dict[str, Any]) -> Iterator[tuple[str, float, str]]:
-    category = (row.get("metadata") or {}).get("category")
+def _cases(label: str, line: bytes) -> Iterator[tuple[str, float, str]]:
+    row, trials = shown_trials(line)
+    category = row.metadata.get("category") if isinstance(row.metadata, dict) else None
     where = f"{label}.{category}" if category is not None else label
-    if "trials" not in row:
-        score = row.get("score") or {}
-        time_s = (row.get("timing") or {}).get("total") or 0
-        yield _case(where, row["id"], row, score, time_s / 1000)
-        return
-    for trial in row["trials"]:
-        name = f"{row['id']} [trial {trial['trialNum']}]"
-        yield _case(where, name, trial, trial, (trial.get("duration") or 0) / 1000)
+    for trial in trials:
+        name = f"{row.id} [trial {trial.number}]" if row.is_trials else row.id
+        yield _case(where, name, trial)
 
 
-def _case(
-    where: str, name: str, entry: dict[str, Any], grade: dict[str, Any], time_s: float
-) -> tuple[str, float, str]:
-    failure = entry.get("failure") or {}
-    why = str(failure.get("message") or grade.get("reasoning") or "")
-    cause = str(failure.get("cause") or "graded")
-    passed = grade.get("pass")
+def _case(where: str, name: str, trial: ShownTrial) -> tuple[str, float, str]:
+    failure, time_s = trial.failure, trial.seconds
     kind, inner = "passed", ""
-    if passed is None:
+    if not trial.is_measured:
         kind = "skipped"
-        reason = f"{cause}: {why}" if failure else _why_ungraded(entry)
+        reason = f"{failure.cause}: {failure.message}" if failure else _why_ungraded(trial)
         inner = f"<skipped message={_name(f'not measured: {reason}')}/>"
-    elif not passed:
+    elif not trial.passed:
         kind = "failure"
-        output = escape_text(_ILLEGAL.sub("�", str(entry.get("output") or "")[:_MOST_TEXT]))
-        inner = f"<failure type={_name(cause)} message={_name(why or 'failed')}>{output}</failure>"
+        cause = failure.cause if failure else "graded"
+        why = (failure.message if failure else "") or trial.grader_words or "failed"
+        output = escape_text(_ILLEGAL.sub("�", str(trial.output or "")[:_MOST_TEXT]))
+        inner = f"<failure type={_name(cause)} message={_name(why)}>{output}</failure>"
     text = f'<testcase classname={_name(where)} name={_name(name)} time="{time_s:.3f}"'
     return kind, time_s, f"{text}>{inner}</testcase>\n" if inner else f"{text}/>\n"
 
 
-def _why_ungraded(entry: dict[str, Any]) -> str:
-    broken = entry.get("graderFailures") or {}
+def _why_ungraded(trial: ShownTrial) -> str:
+    broken = trial.grader_failures if isinstance(trial.grader_failures, dict) else {}
     whys = "; ".join(f"{name}: {why}" for name, why in broken.items())
     return f"a grader failed: {whys}" if whys else "not graded"
 

@@ -17,7 +17,8 @@ from assay.records.files import copy_stream, temporary_folder
 from assay.records.forked import compute_in_child_process
 from assay.records.memory import free_memory
 from assay.records.rows import BOM, open_rows, read_lines
-from assay.records.trials import HINT, trials_of
+from assay.records.trial import NUMBER
+from assay.records.trial.files import HINT, trials_of
 
 _STEP = {
     "type": "VARCHAR",
@@ -61,7 +62,7 @@ _ATTEMPT = {
 """What a capture and an entry of trials have in common."""
 _ENTRY = {
     **_ATTEMPT,
-    "trialNum": "BIGINT",
+    NUMBER: "BIGINT",
     "duration": "DOUBLE",
     "firstResponse": "DOUBLE",
     "pass": "BOOLEAN",
@@ -78,7 +79,7 @@ _ROW = {
 }
 """A row of captures or of trials: a file may have both."""
 _IN_EITHER = {
-    "number": ("1::BIGINT", '"trialNum"'),
+    "number": ("1::BIGINT", f'"{NUMBER}"'),
     "passed": ("score.pass", "pass"),
     "mark": ("score.score", "score"),
     "reasoning": ("score.reasoning", "reasoning"),
@@ -93,7 +94,7 @@ _CELLS = {
     "THEN array_to_string(from_json(input, '[\"VARCHAR\"]'), chr(10)) ELSE input->>'$' END",
     "pass": "passed",
     "score": "mark",
-    # As in records/trial.py.
+    # As Judged.passed in records/trial.
     "measured": "passed IS NOT NULL OR ({by_agent} AND NOT coalesce(failure.answered, false))",
     "cause": "failure.cause",
     "message": "failure.message",
@@ -122,6 +123,8 @@ _CELLS = {
     "grades": "coalesce(grades, '{}')::VARCHAR",
 }
 """How a column of the table of trials is made; the others are called as in the rows."""
+_IS_CAPTURE = "(trials IS NULL OR coalesce(output, '') <> '')"
+"""As RowForm.is_trials in records/trial."""
 _BY_AGENT = "coalesce(failure.cause LIKE 'agent\\_%' ESCAPE '\\', false)"
 _CALLS = "list_filter(coalesce(trajectory, []), lambda s: s.type = 'tool_call')"
 _STEPS = """
@@ -380,14 +383,14 @@ def _read_json(path: Path, columns: str, largest: int) -> str:
 def _attempts(source: _Source, columns: str, largest: int) -> str:
     """One row for each trial; a capture is expanded as if it were a list of one."""
     rows = _read_json(source.readable, columns, largest)
-    entries = "unnest(CASE WHEN trials IS NULL THEN [NULL] ELSE trials END) AS entry"
+    entries = f"unnest(CASE WHEN {_IS_CAPTURE} THEN [NULL] ELSE trials END) AS entry"
     fields = ", ".join(
         f'CASE WHEN is_capture THEN {of_capture} ELSE entry.{of_entry} END AS "{name}"'
         for name, (of_capture, of_entry) in _IN_EITHER.items()
     )
     return (
         f"SELECT {_quoted(source.label)} AS file, id, input, hint, metadata, {fields} "
-        f"FROM (SELECT *, trials IS NULL AS is_capture, {entries} FROM {rows})"
+        f"FROM (SELECT *, {_IS_CAPTURE} AS is_capture, {entries} FROM {rows})"
     )
 
 

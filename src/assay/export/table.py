@@ -12,10 +12,10 @@ import msgspec
 from msgspec import UNSET
 
 from assay.errors import OutOfResources, PluginError
-from assay.records.capture import USAGE_NUMBERS, Thought, ToolCall
+from assay.records.capture import USAGE_NUMBERS, Thought, ToolCall, Usage
 from assay.records.files import copy_stream, named_temporary_file, temporary_folder
 from assay.records.forked import compute_in_child_process
-from assay.records.trials import FinishedTrialRow
+from assay.records.trial import Trial
 
 COLUMNS = {
     "file": "VARCHAR",
@@ -57,19 +57,20 @@ SUFFIXES = (".parquet", ".csv", ".jsonl")
 type TableRow = dict[str, Any]
 
 
-def table_row(trial: FinishedTrialRow, file: str) -> TableRow:
+def table_row(trial: Trial, file: str) -> TableRow:
     """Return one trial as a flat row; None is unknown."""
     calls = [step.name for step in trial.steps if isinstance(step, ToolCall)]
     agent, failure = trial.agent, trial.failure
     category = trial.metadata.get("category")
-    usage = {name: _known(getattr(trial.usage, name)) for name in USAGE_NUMBERS}
+    used = trial.usage or Usage()
+    usage = {name: _known(getattr(used, name)) for name in USAGE_NUMBERS}
     return {
         "file": file,
         "id": trial.id,
         "trial": trial.number,
         "input": "\n".join(trial.turns),
         "output": trial.output,
-        "hint": trial.hint,
+        "hint": _known(trial.hint),
         "pass": trial.verdict,
         "score": trial.score,
         "reasoning": trial.reasoning,
@@ -85,7 +86,7 @@ def table_row(trial: FinishedTrialRow, file: str) -> TableRow:
         "tool_names": ",".join(dict.fromkeys(calls)),
         "tool_errors": trial.tool_errors,
         **usage,
-        "cost_source": _known(trial.usage.cost_source),
+        "cost_source": _known(used.cost_source),
         "adapter": agent.adapter if agent else None,
         "agent_version": _known(agent.version) if agent else None,
         "model": _known(agent.model) if agent else None,

@@ -20,7 +20,8 @@ from assay.pipeline.prompts import fits
 from assay.records.reports import ExportSummary
 from assay.records.rows import RowFile, Spot
 from assay.records.spec import Prompt
-from assay.records.trials import FinishedTrialRow, trial_at, trials_of
+from assay.records.trial import Trial
+from assay.records.trial.files import trial_at, trials_of
 from assay.run.workspace import our_secrets
 
 type Format = Literal["sft", "dpo", "kto", "sharegpt", "atif", "table"]
@@ -35,7 +36,7 @@ class TrialFilter(msgspec.Struct, frozen=True, kw_only=True):
     min_score: float | None = None
     filters: tuple[str, ...] = ()
 
-    def why_not(self, trial: FinishedTrialRow) -> str | None:
+    def why_not(self, trial: Trial) -> str | None:
         """Say why a trial is left out, if it is."""
         prompt = Prompt(id=trial.id, input=trial.input, metadata=trial.metadata)
         if not all(fits(prompt, text) for text in self.filters):
@@ -105,8 +106,8 @@ class Export:
             yield masked
 
     def _table(self) -> Iterator[TableRow]:
-        for _, file, trial in self._trials():
-            yield table_row(trial, file.name)
+        for number, _, trial in self._trials():
+            yield table_row(trial, self._files[number].name)
 
     def _sft(self) -> Iterator[Example]:
         for trial, messages in self._conversations():
@@ -137,10 +138,10 @@ class Export:
     def _dpo(self) -> Iterator[Example]:
         """Pair the best passes of a prompt with its worst failures, each trial used once."""
         groups: dict[tuple[str, str], _Group] = {}
-        for number, _, trial in self._trials():
+        for number, spot, trial in self._trials():
             if self._messages(trial, single=True, graded=True) is not None:
                 key = trial.id, trial.turns[0]
-                place = _Place(trial.score or 0.0, number, trial.spot, trial.number)
+                place = _Place(trial.score or 0.0, number, spot, trial.number)
                 group = groups.setdefault(key, _Group([], []))
                 (group.passed if trial.verdict else group.failed).append(place)
         for group in groups.values():
@@ -165,24 +166,22 @@ class Export:
             pair = {"prompt": chosen[:1], "chosen": chosen[1:], "rejected": rejected[1:]}
             yield self._example(better, pair, worse)
 
-    def _read(self, place: "_Place") -> FinishedTrialRow:
+    def _read(self, place: "_Place") -> Trial:
         return trial_at(self._files[place.file], place.spot, place.trial)
 
     def _conversations(
         self, *, single: bool = False, graded: bool = False
-    ) -> Iterator[tuple[FinishedTrialRow, list[ChatMessage]]]:
+    ) -> Iterator[tuple[Trial, list[ChatMessage]]]:
         for _, _, trial in self._trials():
             messages = self._messages(trial, single=single, graded=graded)
             if messages is not None:
                 self._note(trial)
                 yield trial, messages
 
-    def _messages(
-        self, trial: FinishedTrialRow, *, single: bool, graded: bool
-    ) -> list[ChatMessage] | None:
+    def _messages(self, trial: Trial, *, single: bool, graded: bool) -> list[ChatMessage] | None:
         """Return the conversation of a trial that can be learnt from; count any other."""
         why = _unmeasured(trial)
-        if why is None and not trial.is_finished and trial.failure is not None:
+        if why is None and not trial.is_finished and trial.failure:
             why = f"not finished ({trial.failure.cause.words})"
         if why is None and graded and trial.verdict is None:
             why = "not graded"
@@ -198,32 +197,30 @@ class Export:
             return None
         return messages
 
-    def _conversation(self, trial: FinishedTrialRow) -> list[ChatMessage]:
+    def _conversation(self, trial: Trial) -> list[ChatMessage]:
         return conversation(trial.turns, trial.steps, trial.output, self._thoughts)
 
-    def _trials(self) -> Iterator[tuple[int, RowFile, FinishedTrialRow]]:
-        """Yield the wanted trials with their file and its number."""
+    def _trials(self) -> Iterator[tuple[int, Spot, Trial]]:
+        """Yield the wanted trials with the number of their file and the spot of their row."""
         for number, file in enumerate(self._files):
-            for trial in trials_of(file):
+            for spot, trial in trials_of(file):
                 self.summary.trials += 1
                 why = self._chosen.why_not(trial)
                 if why is None:
-                    yield number, file, trial
+                    yield number, spot, trial
                 else:
                     self._leave_out(why)
 
-    def _example(
-        self, trial: FinishedTrialRow, example: Example, other: FinishedTrialRow | None = None
-    ) -> Example:
+    def _example(self, trial: Trial, example: Example, other: Trial | None = None) -> Example:
         if self._tools:  # in all examples or in none: a data set has one list of columns
             steps = [*trial.steps, *(other.steps if other else ())]
-            example["tools"] = self._tools.offered(steps, trial.setup)
+            example["tools"] = self._tools.offered(steps, trial.setup or {})
         if other is None:
             return example | {"id": trial.id, "trial": trial.number}
         numbers = {"chosen_trial": trial.number, "rejected_trial": other.number}
         return example | {"id": trial.id} | numbers
 
-    def _note(self, trial: FinishedTrialRow) -> None:
+    def _note(self, trial: Trial) -> None:
         kinds = [type(step).__name__ for step in trial.steps]
         if self._thoughts == "drop":
             self.summary.thoughts_dropped += kinds.count("Thought")
@@ -237,7 +234,7 @@ class Export:
 
 def _tools_of(part: RowFile) -> ToolBook:
     tools = ToolBook()
-    for trial in trials_of(part):
+    for _, trial in trials_of(part):
         tools.add(trial.steps)
     return tools
 
@@ -256,7 +253,7 @@ class _Group(NamedTuple):
     failed: list[_Place]
 
 
-def _unmeasured(trial: FinishedTrialRow) -> str | None:
-    if trial.failure is None or trial.failure.cause.measures_agent:
+def _unmeasured(trial: Trial) -> str | None:
+    if not trial.failure or not trial.needs_rerun:
         return None
     return f"did not measure the agent ({trial.failure.cause.words})"

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from assay.errors import InputError
-from assay.graders.frozen import FrozenFile, program_env
+from assay.graders.frozen import FrozenFile, FrozenFiles, Where, program_env
 from assay.plugin import Finished, Host, Trial
 
 _INTERPRETER = re.compile(
@@ -43,6 +43,7 @@ class CommandLine:
             path = Path(folder, self.words[at])
             if path.is_file() and os.access(path, os.W_OK):  # others, the agent cannot write either
                 self.script, self._at = FrozenFile(path.resolve()), at
+                self._frozen = FrozenFiles([self.script])
                 break
 
     def run(self, host: Host, cwd: str, timeout_s: float) -> Finished:
@@ -51,12 +52,13 @@ class CommandLine:
         if script is None:
             return host.run(self._argv, cwd=cwd, env=program_env(), timeout_s=timeout_s)
 
-        def run_script(path: str) -> Finished:
+        def run_script(where: Where) -> Finished:
+            path = where(script.path)
             word = self.words[self._at] if path == str(twin) else path
             argv = [*self._argv[: self._at], word, *self._argv[self._at + 1 :]]
             return host.run(argv, cwd=cwd, env=program_env(), timeout_s=timeout_s)
 
-        done = script.use(run_script, twin)
+        done = self._frozen.use(run_script, twin)
         script.refuse_changes(cwd)
         return done
 

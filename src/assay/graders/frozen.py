@@ -1,8 +1,11 @@
 """Files of graders as they were before the first agent started.
 
 An agent may work in the folder where its grader is, and may rewrite every file that the operator
-may write. So a grader's file is read once, when the run is planned. What is run later is that file
-if it is still the same, before the run and after it, or else a copy in a folder of our own.
+may write. So a grader's files are read once, when the run is planned. What is run later is these
+files if they are still the same, before the run and after it, or else copies in a folder of ours.
+
+Always running copies would not do: a grader may keep a cache beside itself, and may have to judge
+what the agent has written there. Python code is not started but loaded (python_file.py).
 """
 
 import hashlib
@@ -12,8 +15,8 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from functools import cache
+from contextlib import AbstractContextManager, suppress
+from functools import cache, partial
 from pathlib import Path
 
 from assay.errors import AssayError, InputError, Interrupted, PluginError
@@ -111,14 +114,11 @@ class FrozenFile:
         self.path = path
         try:
             self.content = path.read_bytes()
-            self._mode = path.stat().st_mode
+            self.mode = path.stat().st_mode
         except OSError as error:
             msg = f"Grader not found: {path}: {error.strerror}"
             raise InputError(msg) from error
-        self._stamp = stamp(path)
-        self._checked: tuple[Stamp | None, bool] = (self._stamp, True)
-        self._copied: Path | None = None
-        self._lock = threading.Lock()
+        self._checked: tuple[Stamp | None, bool] = (stamp(path), True)
         self._beside: dict[str, tuple[Stamp, str]] = {}
         self._names: frozenset[str] | None = None
 
@@ -132,35 +132,13 @@ class FrozenFile:
         now = stamp(self.path)
         checked, same = self._checked
         if now != checked:  # the file is read again only after each change
-            same = now is not None and self._is_at(self.path, mode=mode)
+            same = now is not None and self.is_at(self.path, mode=mode)
             self._checked = now, same
         return not same
 
     def differs_at(self, path: Path) -> bool:
         """Whether there is another file at a path, with other content."""
-        return stamp(path) is not None and not self._is_at(path, mode=False)
-
-    def use[T](self, function: Callable[[str], T], twin: Path | None = None) -> T:
-        """Call a function with the path of a file that is what was read, all the time.
-
-        That is the twin, where it is the same as this file, or this file, or a copy of ours. A
-        file that changes during the call does not count, and the next one is taken.
-        """
-        for path in (self.path,) if twin is None else (twin, self.path):
-            before = stamp(path)
-            if before is None or not self._is_same(path, before):
-                continue
-            try:
-                result = function(str(path))
-            except Interrupted:
-                raise
-            except AssayError:
-                if stamp(path) == before:
-                    raise
-            else:
-                if stamp(path) == before:
-                    return result
-        return function(str(self._copy()))
+        return stamp(path) is not None and not self.is_at(path, mode=False)
 
     def watch_beside(self, besides: Sequence[Path] = ()) -> None:
         """Note what the files in its folder are like that this one names, besides some."""
@@ -204,34 +182,119 @@ class FrozenFile:
             if not content or digest(path) != content:
                 yield path
 
-    def _is_same(self, path: Path, now: Stamp) -> bool:
-        if path == self.path and now == self._stamp:
-            return True
-        return self._is_at(path, mode=True)
-
-    def _is_at(self, path: Path, *, mode: bool) -> bool:
+    def is_at(self, path: Path, *, mode: bool) -> bool:
+        """Whether the file at a path has this content; with mode, also these permissions."""
         try:
             with path.open("rb") as file:
                 found = os.fstat(file.fileno())
-                same_mode = found.st_mode == self._mode or not mode
+                same_mode = found.st_mode == self.mode or not mode
                 return same_mode and file.read(len(self.content) + 1) == self.content
         except OSError:
             return False
 
+
+type Where = Callable[[Path], str]
+"""Gives the path under which a file is what it was when it was read."""
+SETTINGS = ("package.json", "tsconfig.json", "jsconfig.json")
+"""Files of a folder that decide how JavaScript in it is read."""
+
+
+class FrozenFiles:
+    """A program, the first of the files, with what else it consists of.
+
+    Settings are files that may be there or not, and that must stay so. The copies are in a folder
+    that has the same folders in it as the originals, so that relative paths lead to other copies,
+    and to links to what lies beside the originals.
+    """
+
+    def __init__(
+        self, files: Sequence[FrozenFile], settings: Sequence[Path] = (), *, mode: bool = True
+    ) -> None:
+        self._folders = {file.path.parent for file in files}
+        self._files = [*files, *(FrozenFile(path) for path in settings if stamp(path))]
+        self._absent = [path for path in settings if not stamp(path)]
+        self._mode = mode
+        self._lock = threading.Lock()
+        self._root: Path | None = None
+
+    @property
+    def paths(self) -> list[Path]:
+        """All files that are kept."""
+        return [file.path for file in self._files]
+
+    def use[T](self, function: Callable[[Where], T], twin: Path | None = None) -> T:
+        """Call a function with another one that gives the path of each file as it was read.
+
+        A twin is a file that is used instead of the first one where it is the same. If a file
+        changes during the call, the result does not count, and the next place is taken.
+        """
+        if twin is not None:
+            is_same = partial(self._files[0].is_at, twin, mode=self._mode)
+            with suppress(_Changed):
+                return _use([twin], is_same, lambda: function(lambda _path: str(twin)))
+        with suppress(_Changed):
+            return _use([*self.paths, *self._absent], self._are_same, lambda: function(str))
+        root = self._copy()
+        return function(lambda path: str(root / path.relative_to("/")))
+
+    def _are_same(self) -> bool:
+        if any(map(stamp, self._absent)):
+            return False
+        return not any(file.changed(mode=self._mode) for file in self._files)
+
     def _copy(self) -> Path:
-        """Return a copy that only we know, with links to what lies beside the original."""
+        """Return the folder that stands for the root of the file system."""
         with self._lock:
-            if self._copied is None or not self._is_at(self._copied, mode=True):
+            if self._root is None:
                 folder = temporary_folder("assay-grader-")
                 _folders.append(folder)
-                self._copied = Path(folder.__enter__()) / self.path.name
-                self._copied.write_bytes(self.content)
-                self._copied.chmod(stat.S_IMODE(self._mode))
-            for entry in entries(self.path.parent):
-                link = self._copied.parent / entry.name
-                if not link.is_symlink() and link != self._copied:
+                self._root = Path(folder.__enter__())
+                for name in SETTINGS[:2]:  # those of the folders above do not count
+                    (self._root / name).write_text("{}")
+            for file in self._files:
+                copy = self._root / file.path.relative_to("/")
+                if not file.is_at(copy, mode=self._mode):
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    copy.unlink(missing_ok=True)
+                    copy.write_bytes(file.content)
+                    copy.chmod(stat.S_IMODE(file.mode))
+            self._link_others(self._root)
+            return self._root
+
+    def _link_others(self, root: Path) -> None:
+        """Link what lies beside the copies, and the packages of all folders above."""
+        left_out = set(self._absent)
+        for folder in self._folders:
+            for entry in entries(folder):
+                link = root / entry.path.lstrip("/")
+                if Path(entry.path) not in left_out and not (link.exists() or link.is_symlink()):
                     link.symlink_to(entry.path)
-            return self._copied
+        for above in {above for folder in self._folders for above in folder.parents}:
+            packages, link = above / "node_modules", root / str(above).lstrip("/") / "node_modules"
+            if packages.is_dir() and not link.is_symlink():
+                link.symlink_to(packages)
+
+
+class _Changed(Exception):
+    """A file was not what it should be, before or after it was used."""
+
+
+def _use[T](paths: Sequence[Path], are_same: Callable[[], bool], function: Callable[[], T]) -> T:
+    """Call a function that uses files; what comes of it counts only if they stay the same."""
+    before = [stamp(path) for path in paths]  # first: they may change after they were compared
+    if not are_same():
+        raise _Changed
+    try:
+        result = function()
+    except Interrupted:
+        raise
+    except AssayError as error:
+        if [stamp(path) for path in paths] != before:
+            raise _Changed from error
+        raise
+    if [stamp(path) for path in paths] != before:
+        raise _Changed
+    return result
 
 
 def entries(folder: Path) -> "list[os.DirEntry[str]]":

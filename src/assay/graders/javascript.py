@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from assay.errors import InputError, Interrupted, PluginError
-from assay.graders.frozen_modules import FrozenModules, Where
+from assay.graders.frozen import SETTINGS, FrozenFile, FrozenFiles, Where, stamp
 from assay.graders.program import check_value, question
 from assay.graders.python_code import fingerprint, only_answer
 from assay.plugin import Grader, Host, Served, Trial
@@ -23,6 +23,11 @@ _SHIM = Path(__file__).with_name("serve_module.mjs")
 _STREAMS = 'exec 3<&0 4>&1 0</dev/null 1>&2; exec "$@"'
 """Keeps questions and answers away from what the module, or a program that it starts, prints."""
 _TYPES = (".ts", ".mts")
+_CODE = (*_TYPES, ".js", ".mjs", ".cjs", ".cts", ".tsx", ".jsx")
+_IMPORT = re.compile(
+    rb"""(?:\bfrom\s*|\bimport\s*\(?\s*|\brequire(?:\.resolve)?\s*\(\s*)(["'`])(\.{1,2}/[^"'`\n]*)\1"""
+)
+_MOST_FILES = 500
 _STRIPS_TYPES = ((22, 18), (23, 6))
 """The first version of Node.js 22 that runs TypeScript, and the first later one."""
 _INSTALL = "npm install -g bun, or: curl -fsSL https://bun.sh/install | bash"
@@ -66,19 +71,24 @@ class JavaScriptFile(Grader):
         self._runtime = _runtime(self._file)
         # Files in the current folder that bun reads, whatever it runs.
         self._bunfig, *self._env = (Path.cwd() / n for n in ("bunfig.toml", ".env", ".env.local"))
-        self._frozen = FrozenModules(self._file, (self._bunfig, *self._env))
+        self._main = FrozenFile(self._file)
+        self._modules = [self._main, *map(FrozenFile, _imported(self._main))]
+        folders = {folder for module in self._modules for folder in module.path.parents}
+        settings = [folder / name for folder in sorted(folders) for name in SETTINGS]
+        settings += [self._bunfig, *self._env]
+        self._frozen = FrozenFiles(self._modules, settings, mode=False)
 
     @cached_property
     def version(self) -> str:
         """Fingerprint of the file; what it imports does not count."""
-        return fingerprint(self._frozen.main.content)
+        return fingerprint(self._main.content)
 
     def freeze(self, host: Host) -> None:
         """Load the module once, before the first agent starts, and note what it uses."""
         self.load(host)
         self._frozen.use(lambda where: self._served(where, host)).close()
-        modules = [module.path for module in self._frozen.modules]
-        self._frozen.main.watch_beside(besides=modules)
+        modules = [module.path for module in self._modules]
+        self._main.watch_beside(besides=modules)
 
     def load(self, host: Host) -> None:
         """Start the module; an error that all trials would have is raised here."""
@@ -92,11 +102,11 @@ class JavaScriptFile(Grader):
     @cached_property
     def files(self) -> list[Path]:
         """The modules and their settings, and what the first names in its folder; no packages."""
-        return [*self._frozen.paths, *self._frozen.main.used()]
+        return [*self._frozen.paths, *self._main.used()]
 
     def changes(self, trial: Trial) -> list[str]:
         """Return what the row of a trial should say about the file and its modules."""
-        said = [module.changes(trial.cwd, mode=False) for module in self._frozen.modules]
+        said = [module.changes(trial.cwd, mode=False) for module in self._modules]
         return [text for texts in said for text in texts]
 
     def grade(self, trial: Trial, host: Host) -> Grade:
@@ -119,7 +129,7 @@ class JavaScriptFile(Grader):
 
     def _grade(self, trial: Trial, answer: _Answer) -> Grade | Exception:
         try:
-            self._frozen.main.refuse_changes(trial.cwd)
+            self._main.refuse_changes(trial.cwd)
             if answer.error is None and answer.value is None:
                 msg = "Invalid grader result: `grade` returned nothing, not { pass, score }"
                 return PluginError(msg)
@@ -153,8 +163,9 @@ class JavaScriptFile(Grader):
         if Path(self._runtime).name != "bun":
             return [self._runtime, str(_SHIM)]
         # An agent may write these files where it works, which may be the current folder.
-        config = where(self._bunfig) if self._frozen.had(self._bunfig) else "/dev/null"
-        env = [f"--env-file={where(file)}" for file in self._env if self._frozen.had(file)]
+        kept = self._frozen.paths
+        config = where(self._bunfig) if self._bunfig in kept else "/dev/null"
+        env = [f"--env-file={where(file)}" for file in self._env if file in kept]
         env = env or ["--env-file=/dev/null"]
         return [self._runtime, "--no-install", f"--config={config}", *env, str(_SHIM)]
 
@@ -208,3 +219,30 @@ def _hint(error: str) -> str:
     if "TypeScript" in error and "strip" in error:
         return f"Node.js runs only TypeScript whose types can be left out; install bun ({_INSTALL})"
     return ""
+
+
+def _imported(main: FrozenFile) -> list[Path]:
+    """List the modules that a module imports by a relative path, and those that they import."""
+    found: dict[Path, None] = {main.path: None}
+    texts = [(main.path, main.content)]
+    while texts and len(found) < _MOST_FILES:
+        path, text = texts.pop()
+        for module in _relative(path.parent, text):
+            if module not in found:
+                found[module] = None
+                if module.suffix in _CODE:
+                    texts.append((module, module.read_bytes()))
+    return list(found)[1:]
+
+
+def _relative(folder: Path, text: bytes) -> Iterator[Path]:
+    for match in _IMPORT.finditer(text):
+        name = match[2].decode("utf-8", "replace").partition("?")[0]
+        base = folder / name
+        # TypeScript's way: the name that the compiled file would have.
+        stems = [base.with_suffix("")] if base.suffix in (".js", ".mjs", ".cjs", ".jsx") else []
+        for stem in (base, *stems, base / "index"):
+            for suffix in ("", *_CODE, ".json"):
+                file = stem.with_name(f"{stem.name}{suffix}")
+                if stamp(file):
+                    yield file.resolve()

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from assay.errors import PluginError
-from assay.graders.frozen import FrozenFile, program_env
+from assay.graders.frozen import FrozenFile, FrozenFiles, program_env
 from assay.graders.python_code import fingerprint
 from assay.plugin import Grader, Host, Served, Trial
 from assay.records.capture import Grade
@@ -27,6 +27,7 @@ class ExecutableGrader(Grader):
     def __post_init__(self) -> None:
         self.name = Path(self.path).stem
         self._file = FrozenFile(Path(self.path).resolve())
+        self._frozen = FrozenFiles([self._file])
 
     @cached_property
     def version(self) -> str:
@@ -47,9 +48,12 @@ class ExecutableGrader(Grader):
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         stdin = msgspec.json.encode(question(trial)) + b"\n"
-        done = self._file.use(
-            lambda path: host.run(
-                program(path), stdin=stdin, env=program_env(), timeout_s=self.timeout_s
+        done = self._frozen.use(
+            lambda where: host.run(
+                program(where(self._file.path)),
+                stdin=stdin,
+                env=program_env(),
+                timeout_s=self.timeout_s,
             )
         )
         self._file.refuse_changes(trial.cwd)
@@ -95,9 +99,11 @@ class ServingGrader(ExecutableGrader):
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         asked = msgspec.json.encode(question(trial))
-        answer = self._file.use(
-            lambda path: ask_served(
-                host.serve(program(path), env=program_env()), asked, self.timeout_s
+        answer = self._frozen.use(
+            lambda where: ask_served(
+                host.serve(program(where(self._file.path)), env=program_env()),
+                asked,
+                self.timeout_s,
             )
         )
         self._file.refuse_changes(trial.cwd)

@@ -107,14 +107,14 @@ class PythonCode(Grader):
 
     def _judge_in_child(self, trials: Iterable[Trial], host: Host) -> Iterator[Grade | Exception]:
         ahead = iter(trials)
-        asked = _Asked(lambda: host.serve_function(_CHILD_FUNCTION, self._reference))
+        pending = _PendingTrials(lambda: host.serve_function(_CHILD_FUNCTION, self._reference))
         try:
             while more := list(islice(ahead, _ASK_ROWS)):
                 # These are sent before the answers to the last ones are read.
-                yield from asked.answers(more, len(more), self.timeout_s)
-            yield from asked.answers([], 0, self.timeout_s)
+                yield from pending.answers(more, len(more), self.timeout_s)
+            yield from pending.answers([], 0, self.timeout_s)
         finally:
-            asked.drop()
+            pending.drop()
 
     @cached_property
     def _reference(self) -> str:
@@ -129,7 +129,7 @@ class PythonCode(Grader):
         return asyncio.Runner()
 
 
-class _Asked:
+class _PendingTrials:
     """Trials that were put to a child process and are not answered yet."""
 
     def __init__(self, serve: Callable[[], Served]) -> None:

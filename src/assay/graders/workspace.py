@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
@@ -209,19 +209,6 @@ _BINARY_HEAD = 8000
 """As in git: a file is binary if it has a NUL in its first bytes."""
 
 
-def _outcome(changes: WorkspaceChanges) -> dict[str, Any]:
-    """Return the fields for a grade; long lists are cut."""
-    return {
-        "type": "git",
-        "filesCreated": changes.created[:_LISTED],
-        "filesModified": changes.modified[:_LISTED],
-        "filesDeleted": changes.deleted[:_LISTED],
-        "filesChanged": changes.n_files,
-        "insertions": changes.insertions,
-        "deletions": changes.deletions,
-    }
-
-
 class _Git:
     def __init__(self, cwd: str, host: Host, timeout_s: float) -> None:
         self._cwd, self._host, self._timeout_s = cwd, host, timeout_s
@@ -394,9 +381,23 @@ class Git(_RunsCommand):
         """Look at what changed, then run the tests."""
         changes = self._changes(trial, host)
         wrong = self._wrong(changes)
-        outcome = _outcome(changes)
+        outcome = {
+            "type": "git",
+            "filesCreated": changes.created[:_LISTED],
+            "filesModified": changes.modified[:_LISTED],
+            "filesDeleted": changes.deleted[:_LISTED],
+            "filesChanged": changes.n_files,
+            "insertions": changes.insertions,
+            "deletions": changes.deletions,
+        }
         if self.test:
-            passed, message = self._run_tests(_same_workspace(trial, changes, host), host)
+            cwd = workspace_of(trial)
+            if changes.tree and not host.is_unchanged(cwd, changes.tree):
+                msg = f"the workspace has changed since the agent left it: {cwd}"
+                raise PluginError(
+                    msg, hint="run the tests while capturing, or restore the workspace"
+                )
+            passed, message = self._run_tests(cwd, host)
             outcome["testsPassed"] = passed
             wrong += [] if passed else [message]
         n_lines = changes.insertions + changes.deletions
@@ -444,15 +445,6 @@ def _is_own(trial: Trial) -> bool:
     """Whether the trial had a workspace of its own."""
     own = trial.row.get("workspaceDir") or (trial.metadata or {}).get("workspaceDir")
     return bool(own or (trial.row.get("metadata") or {}).get("workspaceDir"))
-
-
-def _same_workspace(trial: Trial, changes: WorkspaceChanges, host: Host) -> str:
-    """Return the workspace, if it is still as the agent left it."""
-    cwd = workspace_of(trial)
-    if changes.tree and not host.is_unchanged(cwd, changes.tree):
-        msg = f"the workspace has changed since the agent left it: {cwd}"
-        raise PluginError(msg, hint="run the tests while capturing, or restore the workspace")
-    return cwd
 
 
 def _any(paths: Sequence[str], glob: str) -> bool:

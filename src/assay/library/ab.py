@@ -11,18 +11,18 @@ import msgspec
 
 from assay import functions
 from assay.errors import InputError, UsageError
-from assay.library.engine import Progress, SendingExperiment, compute
 from assay.library.experiment import REPORT, ConductOptions, Conductor
 from assay.library.run import Agent, Grader, Prompts, SharedOptions, read_prompt_rows
+from assay.library.worker import Progress, SendingExperiment, compute
 from assay.pipeline.experiment import (
     TREATMENTS,
-    Arm,
-    Experiment,
+    ExperimentRequest,
     check_experiment,
     read_experiment,
     with_treatment,
 )
-from assay.pipeline.experiment_run import ExperimentProgress, ExperimentRequest
+from assay.pipeline.experiment_run import ExperimentProgress
+from assay.records.experiment import Arm, Experiment
 from assay.records.files import replaced_file, temporary_folder
 from assay.run.background import Send
 

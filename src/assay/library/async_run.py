@@ -6,10 +6,11 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Literal, Unpack
 
-from assay.library.engine import Progress, Reader
 from assay.library.run import Agent, Grader, Prompts, RunOptions, RunPlan
-from assay.library.trials import Trial, Trials
-from assay.records.trials import trials_in
+from assay.library.trials import Trials
+from assay.library.worker import Progress, Reader
+from assay.records.trial import Trial
+from assay.records.trial.files import trials_in
 from assay.run.background import Background
 
 

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 
 from assay.compare.report import CompareOptions
 from assay.errors import AssayError, UsageError
-from assay.library.engine import Progress
 from assay.library.run import Run
-from assay.library.trials import Trial
 from assay.library.verdict import compare
+from assay.library.worker import Progress
 from assay.records.text import counted_noun, visible_line
+from assay.records.trial import Trial
 from assay.stats.rates import rate_interval
 from assay.viewer.bundle import write_bundle
 from assay.viewer.index import Index

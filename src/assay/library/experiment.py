@@ -2,37 +2,49 @@
 
 import datetime
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
+import numpy as np
 
 from assay import __version__
+from assay.adapters.vendor import known_agent
+from assay.compare.columns import Floats
+from assay.compare.names import Named
+from assay.compare.pairs import align
+from assay.compare.report import CompareOptions, load_runs
 from assay.errors import InputError, OutputError
-from assay.pipeline.arms import VERDICT, arm_key
-from assay.pipeline.experiment import Experiment, differences
+from assay.pipeline.arms import arm_key
+from assay.pipeline.experiment import ExperimentRequest, differences
 from assay.pipeline.experiment_run import (
     DEFAULT_K,
     Decisions,
     ExperimentArm,
     ExperimentProgress,
-    ExperimentRequest,
     ExperimentRun,
     all_ungraded,
 )
+from assay.pipeline.until import UntilAllDecided
+from assay.records.experiment import VERDICT, Experiment
 from assay.records.files import replaced_file
 from assay.records.setup import ArmsProof
 from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun
 from assay.report.experiment import Effort, effort_words, money, sentence, span, verdict_code
+from assay.report.pull_request import MOST_REGRESSIONS, pull_request_markdown
 from assay.run.turn import Trace
+from assay.stats.factorial import main_effects, two_level_design
+from assay.stats.rates import rate_interval
+from assay.stats.sequential import FEWEST_UNITS, SequentialDecision
+from assay.viewer.bundle import write_bundle
+from assay.viewer.index import Index
+from assay.viewer.overview import OpenRun, overview
+from assay.viewer.regressions import worst_regressions
 
-if TYPE_CHECKING:
-    from assay.pipeline.until import UntilAllDecided
-    from assay.stats.sequential import SequentialDecision
-
-RESOLVED, REPORT = "resolved.json", "report.html"
+RESOLVED, REPORT, SHORT_REPORT = "resolved.json", "report.html", "verdict.md"
 
 
 class ConductOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +86,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
         said = [sentence(pair, self._of(pair), self.spent, self.margin) for pair in self.pairs]
         return self.instead or said
 
-    def _of(self, pair: dict[str, Any]) -> "SequentialDecision | None":
+    def _of(self, pair: dict[str, Any]) -> SequentialDecision | None:
         return self.decisions.get(pair["runB"])
 
 
@@ -138,15 +150,11 @@ class Conductor:
         if not self._is_sequential():
             self._run_trials(self._run.specs, "all")
             return {}
-        from assay.pipeline.until import UntilAllDecided  # late: numpy
-
         rules = {key: self._run.rule(key) for key in list(self._run.by_key)[1:]}
         self._run_trials(self._run.specs, "all", UntilAllDecided(rules, arm_key))
         return {self._run.by_key[key].name: rule.finish() for key, rule in rules.items()}
 
     def _is_sequential(self) -> bool:
-        from assay.stats.sequential import FEWEST_UNITS  # late: numpy
-
         if self._options.factors or self._options.leaderboard:
             return False  # effects and ranks rest on all arms alike
         wanted, n_prompts = self._experiment.is_sequential, self._run.n_prompts
@@ -168,7 +176,7 @@ class Conductor:
         self.say(f"{each} = {len(self._run.specs)} trials, in {self.folder}")
 
     def _run_trials(
-        self, specs: list[TrialSpec], what: str, stop: "UntilAllDecided | None" = None
+        self, specs: list[TrialSpec], what: str, stop: UntilAllDecided | None = None
     ) -> None:
         """Run those of some trials that are missing; stop may end it early."""
         self._run.run(specs, self.follow(is_smoke=what == "smoke"), stop, self.trace())
@@ -228,30 +236,19 @@ class Conductor:
         spent = self._run.effort(self._options.how.jobs)
         result = Findings(proof=proof, pairs=[], spent=spent, decisions={}, margin=0.0)
         self._write_verdict(result)
-        with self.open_output(self.folder / "verdict.md") as out:
+        with self.open_output(self.folder / SHORT_REPORT) as out:
             out.write(f"{proof.verdict}\n".encode())
         self.found(result)
         return result
 
     def _conclude(self, proof: ArmsProof, decisions: Decisions) -> Findings:
         """Compare the arms, write verdict and report."""
-        from assay.library.arms import effect_lines, judge_arms, rank_lines  # late: numpy
-
         spent = self._run.effort(self._options.how.jobs)
         named = [(arm.name, arm.output) for arm in self._run.arms]
-        pairs = judge_arms(
-            named,
-            proof,
-            margin=self._experiment.margin,
-            seed=self._experiment.seed,
-            folder=self.folder,
-            title=self._experiment.name,
-            decisions=decisions,
-            open_output=self.open_output,
-        )
+        control, pairs = self._experiment.control, self._compare_arms(named, proof, decisions)
         result = Findings(
             proof=proof,
-            pairs=[pair for pair in pairs if pair["runA"] == self._experiment.control],
+            pairs=[pair for pair in pairs if pair["runA"] == control],
             spent=spent,
             decisions=decisions,
             margin=self._experiment.effect if decisions else self._experiment.margin,
@@ -265,6 +262,36 @@ class Conductor:
         self._write_verdict(result)
         self.found(result)
         return result
+
+    def _compare_arms(
+        self, named: Named, proof: ArmsProof, decisions: Decisions
+    ) -> list[dict[str, Any]]:
+        """Compare all arms, the control first; write report.html and verdict.md.
+
+        Return the comparison of every two arms, as in the report.
+        """
+        title = self._experiment.name
+        chosen = CompareOptions(
+            margin=self._experiment.margin,
+            seed=self._experiment.seed,
+            proof=proof,
+            decisions=decisions,
+            growing=bool(decisions),
+        )
+        shown = [OpenRun(label, Index(path, "category", keep=False)) for label, path in named]
+        try:
+            for run in shown:
+                run.index.refresh()
+            page = overview(title, shown, chosen)
+            with self.open_output(self.folder / REPORT) as out:
+                write_bundle(out, title, shown, chosen)
+            with self.open_output(self.folder / SHORT_REPORT) as out:
+                worst = worst_regressions(page, shown, MOST_REGRESSIONS)
+                out.write(pull_request_markdown(page, worst, title).encode())
+        finally:
+            for run in shown:
+                run.index.close()
+        return [pair for group in page["groups"] for pair in group["sections"]["pairs"]]
 
     def _write_resolved(self) -> None:
         """Write what the run is made from; the arms in it are complete."""
@@ -317,8 +344,6 @@ class Conductor:
 
 
 def _remedy(cause: str, arm: ExperimentArm) -> str:
-    from assay.adapters.vendor import known_agent  # late: only for a failure
-
     known = known_agent(arm.setting.agent.name)
     if cause == "auth":
         where = " and pass its key with env" if arm.setting.surroundings.has_own_home else ""
@@ -326,3 +351,46 @@ def _remedy(cause: str, arm: ExperimentArm) -> str:
     if cause == "spawn" and known:
         return known.install
     return "nothing more was started; run the same command again when it is fixed"
+
+
+def effect_lines(named: Named, factors: Sequence[str], seed: int) -> list[str]:
+    """Say what each treatment of an ablation does on its own, the largest effect first."""
+    design = two_level_design(len(factors))
+    effects = main_effects(factors, design, _rates(named), seed=seed)
+    n_all = 2 ** len(factors)
+    few = f" of {n_all}" if len(design) < n_all else ""
+    lines = [f"Main effects on the pass rate, from {len(design)}{few} combinations:"]
+    for effect in sorted(effects, key=lambda one: -abs(one.difference or 0.0)):
+        if effect.difference is None or effect.interval is None:
+            lines.append(f"  {effect.name}: not measured in all arms")
+            continue
+        ends = f"({effect.interval.low:+.2f} to {effect.interval.high:+.2f})"
+        chance = "" if effect.adjusted_p is None else f", p {effect.adjusted_p:.3f} (Holm)"
+        lines.append(f"  {effect.name}: {effect.difference:+.2f} {ends}{chance}")
+    return lines
+
+
+def rank_lines(named: Named) -> list[str]:
+    """List the arms by pass rate, each with its interval."""
+    rows = []
+    for run in load_runs(named, "trials", "category", lambda label, path: None):
+        rate, interval = rate_interval(run.n_passed, run.n_measured)
+        ends = f" ({interval.low:.0%} to {interval.high:.0%})" if interval else ""
+        said = "not measured" if rate is None else f"{rate:.0%}{ends}"
+        known = run.cost_usd[~np.isnan(run.cost_usd)]
+        cost = f", ${known.mean():.4f} a trial" if known.size else ""
+        rows.append((-1.0 if rate is None else rate, f"{run.label}: {said}{cost}"))
+    ordered = sorted(rows, key=lambda row: -row[0])
+    return [f"  {place}. {words}" for place, (_, words) in enumerate(ordered, 1)]
+
+
+def _rates(named: Named) -> Floats:
+    """Pass rates: a row for each prompt that any arm has, a column for each arm."""
+    aligned = align(load_runs(named, "trials", "category", lambda label, path: None))
+    rates = np.full(aligned.where.shape, np.nan)
+    for column, run in enumerate(aligned.runs):
+        here = aligned.where[:, column]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            own = run.n_passed / run.n_measured
+        rates[here >= 0, column] = own[here[here >= 0]]
+    return rates

@@ -6,11 +6,10 @@ from typing import Any
 
 from assay import functions
 from assay.errors import UsageError
-from assay.library.engine import compute
-from assay.library.run import Grader, Run, resolve_grader
+from assay.library.run import Grader, Run, grader_list, resolve_grader
 from assay.library.trials import Trials, read
-from assay.pipeline.row_settings import RowGraders
-from assay.pipeline.stages import grade_all
+from assay.library.worker import compute
+from assay.pipeline.grade import GradeRequest, execute, plan
 from assay.run.background import Send
 
 _TIMEOUT_S = 60.0
@@ -36,10 +35,7 @@ def grade(
         jobs: How many trials are graded at once.
         grader_timeout_s: Time limit for grading one trial.
     """
-    if isinstance(graders, str | PathLike) or callable(graders):
-        msg = "graders is a list, also where there is one grader"
-        raise UsageError(msg, hint=f"give graders=[{graders!r}]")
-    given = list(graders)
+    given = grader_list(graders)
     if not given:
         msg = "there is no grader"
         raise UsageError(msg, hint='give at least one, as in graders=["contains"]')
@@ -52,9 +48,13 @@ def grade(
     known = functions.by_key(grader for grader in given if callable(grader))
 
     def work(send: Send) -> list[bytes]:
-        refs = [resolve_grader(grader, grader_timeout_s) for grader in given]
-        own = RowGraders(grader_timeout_s)
-        return [row.line for row in grade_all(trials.lines, refs, jobs, own=own)]
+        request = GradeRequest(
+            lines=trials.lines,
+            graders=[resolve_grader(grader, grader_timeout_s) for grader in given],
+            grader_timeout_s=grader_timeout_s,
+            jobs=jobs,
+        )
+        return [row.line for some in execute(plan(request), list) for row in some]
 
     lines: list[Any] = compute(work, known)
     return Trials([(trials.source, line) for line in lines], trials.source)

@@ -17,14 +17,15 @@ import msgspec
 
 from assay import functions, plugins
 from assay.errors import InputError, UsageError
-from assay.library.engine import Progress, Reader, run_request, with_errors_sent
-from assay.library.trials import Trial, Trials
+from assay.library.trials import Trials
+from assay.library.worker import Progress, Reader, execute_request, with_errors_sent
 from assay.pipeline.agents import agent_ref, text_agent
 from assay.pipeline.run import RunRequest
 from assay.plugin import PromptRow
 from assay.records.rows import decode_row, read_lines
 from assay.records.spec import HINT, PluginRef, Prompt, check_prompt
-from assay.records.trials import trials_in
+from assay.records.trial import Trial
+from assay.records.trial.files import trials_in
 from assay.run.background import Background
 
 type Agent = str | PathLike[str] | Mapping[str, Any] | Callable[..., Any]
@@ -92,11 +93,8 @@ class RunPlan:
         options: Mapping[str, Any],
     ) -> None:
         _check(options)
-        if isinstance(graders, str | PathLike) or callable(graders):
-            msg = "graders is a list, also where there is one grader"
-            raise UsageError(msg, hint=f"give graders=[{graders!r}]")
         self._agent = agent
-        self._graders = list(graders)
+        self._graders = grader_list(graders)
         given = [*([agent] if callable(agent) else []), *filter(callable, self._graders)]
         self._functions = functions.by_key(given)
         self._on_progress = on_progress
@@ -159,7 +157,9 @@ class RunPlan:
         request = partial(self._request, self._path, self._mode)
         # What was overwritten once is continued from now on.
         self._mode = "resume"
-        background = Background(with_errors_sent(partial(run_request, request)), self._functions)
+        background = Background(
+            with_errors_sent(partial(execute_request, request)), self._functions
+        )
         return background, Reader(self._source, self._on_progress)
 
     @property
@@ -368,6 +368,14 @@ def resolve_agent(agent: Agent) -> str | PluginRef:
         command = [value] if isinstance(value, str) else list(value)
         return PluginRef(name="acp", options={"command": command})
     return text_agent(ways[0], value)
+
+
+def grader_list(graders: Iterable[Grader]) -> list[Grader]:
+    """Return the graders; refuse a single one that is not in a list."""
+    if isinstance(graders, str | PathLike) or callable(graders):
+        msg = "graders is a list, also where there is one grader"
+        raise UsageError(msg, hint=f"give graders=[{graders!r}]")
+    return list(graders)
 
 
 def resolve_grader(grader: Grader, timeout_s: float) -> PluginRef:

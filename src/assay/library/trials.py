@@ -11,9 +11,9 @@ from assay.errors import InputError, PluginError
 from assay.export.table import COLUMNS, table_row
 from assay.library.verdict import html_table
 from assay.records.rows import Place, read_lines
-from assay.records.trials import FinishedTrialRow, detect_kind, trials_in
+from assay.records.trial import Trial
+from assay.records.trial.files import detect_kind, trials_in
 
-Trial = FinishedTrialRow
 type Lines = Iterable[tuple[Place, bytes]]
 _FRAMES = ("pandas", "polars")
 _SHOWN_ROWS = 20

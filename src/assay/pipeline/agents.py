@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from assay import plugins
+from assay.adapters.prices import price_table
 from assay.errors import InputError
 from assay.records.rows import BOM
 from assay.records.spec import PluginRef, Surroundings
@@ -49,8 +50,6 @@ def agent_ref(
     (the common mcpServers JSON), or what read_mcp made of one.
     """
     if os.environ.get("ASSAY_PRICES"):
-        from assay.adapters.prices import price_table  # late: seldom used before a trial ends
-
         price_table()
     ref = plugins.adapter_ref(agent) if isinstance(agent, str) else agent
     if isinstance(mcp, Path):
@@ -80,8 +79,7 @@ def read_mcp(path: Path, data: bytes | None = None) -> dict[str, Any]:
             raise InputError(msg) from error
     else:
         name = "stdin"
-    # Late: only --mcp needs it at start-up.
-    from assay.adapters.vendor import parse_mcp, with_full_paths
+    from assay.adapters.vendor import parse_mcp, with_full_paths  # late: 3 ms, for --mcp alone
 
     content = read_json(data, name)
     parse_mcp(content, str(path))

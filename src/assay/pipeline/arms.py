@@ -15,12 +15,10 @@ from assay import plugins
 from assay.pipeline.stages import CaptureTrial, grade_capture
 from assay.pipeline.steps import OnTrialStep, run_all
 from assay.pipeline.trials import TrialRows
+from assay.records.experiment import VERDICT
 from assay.records.rows import UNREADABLE
 from assay.records.spec import PluginRef, TrialSpec, made_from
 from assay.records.trial import REUSED, Trial, decode_finished, decode_trials
-
-VERDICT = "verdict.json"
-"""In the folder of a run that has ended."""
 
 
 def interleave(arms: Sequence[Sequence[TrialSpec]], seed: int) -> list[TrialSpec]:

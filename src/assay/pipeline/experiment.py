@@ -1,5 +1,6 @@
-"""An experiment: prompts, graders and the arms that are compared; read from experiment.toml."""
+"""Experiments: read from experiment.toml or put together, checked, and how their arms differ."""
 
+import contextlib
 import os
 import re
 import tomllib
@@ -7,140 +8,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
-from assay.errors import InputError
-from assay.records.files import hash_file, hash_folder, short_hash
-from assay.records.text import LEAST_MEMORY, parse_size
+from assay.errors import AssayError, InputError
+from assay.records.experiment import VERDICT, Arm, Experiment
+from assay.records.files import hash_file, hash_folder
+from assay.records.problems import problem_in
+from assay.records.rows import UNREADABLE, explain
+from assay.records.spec import PluginRef
+from assay.records.text import LEAST_MEMORY
 
-type Share = Annotated[float, Meta(ge=0, lt=1)]
-type Positive = Annotated[float, Meta(gt=0)]
-type Count = Annotated[int, Meta(ge=1)]
-
-
-class Arm(
-    msgspec.Struct, kw_only=True, frozen=True, rename="kebab", omit_defaults=True,
-    forbid_unknown_fields=True,
-):  # fmt: skip
-    """One set-up of an agent. What an arm does not name, it has from the top of the file."""
-
-    agent: str | None = None
-    """Name of an adapter (see `assay agents`), or a schema file."""
-    simple: str | None = None
-    """In place of agent: a command that prints its answer, with {} for the prompt."""
-    shell: str | None = None
-    """In place of agent: a shell command that prints its answer, with the prompt in $PROMPT."""
-    model: str | None = None
-    template: str | None = None
-    """Folder that is copied into the workspace of each trial."""
-    skills: list[str] = []
-    """Folders of skills; those of an arm are added to the common ones."""
-    instructions: str | None = None
-    """File that becomes CLAUDE.md, AGENTS.md or GEMINI.md, as the agent wants it."""
-    mcp: str | None = None
-    """File with MCP servers (the common mcpServers JSON)."""
-    agent_args: list[str] = []
-    """Extra arguments for the agent; those of an arm are added to the common ones."""
-    env: list[str] = []
-    """Names of variables that an isolated agent gets; added to the common ones."""
-    max_turns: Count | None = None
-    isolate: bool | None = None
-    sandbox: Literal["network", "no-network"] | None = None
-    container: str | None = None
-    """Image to run the agent in."""
-    memory: str | None = None
-    """As in 512M or 4G, for all processes of a trial together."""
-    cpus: Positive | None = None
-    timeout: Positive | None = None
-    """For each turn, in milliseconds."""
-    trial_timeout: Positive | None = None
-    """For all turns of a trial together, in milliseconds."""
-    stall: Positive | None = None
-    """Longest silence of the agent, in seconds."""
-
-    @property
-    def memory_bytes(self) -> int | None:
-        return parse_size(self.memory) if self.memory else None
-
-
-class Experiment(
-    Arm, kw_only=True, frozen=True, rename="kebab", omit_defaults=True, forbid_unknown_fields=True
-):
-    """experiment.toml: what is compared on what; keys of an arm at the top are common to all."""
-
-    name: str = ""
-    """Names the folder of its runs; by default the file or its folder does."""
-    prompts: str | None = None
-    """File of prompts, relative to this file like every path here."""
-    benchmark: str | None = None
-    """In place of prompts: an installed benchmark, as in NAME or NAME:OPTIONS."""
-    graders: list[str] = []
-    """Files and built-in graders."""
-    grader_timeout: Positive = 60.0
-    """In seconds."""
-    k: Count | None = None
-    """Trials of each prompt in each arm."""
-    until: Literal["decided", "k"] | None = None
-    """decided ends the run as soon as the verdict is sure; the default if there is a budget."""
-    budget: Annotated[float, Meta(ge=0)] | None = None
-    """In US dollars, for all arms together."""
-    effect: Annotated[float, Meta(gt=0, lt=1)] = 0.1
-    """The smallest difference in pass rate that until = "decided" must find or rule out."""
-    margin: Share = 0.02
-    """Of a run with all trials: a smaller difference in pass rate counts as none."""
-    seed: Annotated[int, Meta(ge=0)] = 20_260_101
-    concurrency: Count | None = None
-    retries: Annotated[int, Meta(ge=0)] = 0
-    filter: list[str] = []
-    limit: Count | None = None
-    control: str = ""
-    """The arm that the others are compared with; by default the first."""
-    arms: dict[str, Arm]
-
-    @property
-    def common(self) -> Arm:
-        """What all arms have that do not name it themselves."""
-        return Arm(**{field: getattr(self, field) for field in Arm.__struct_fields__})
-
-    @property
-    def treatments(self) -> list[str]:
-        """The names of all arms but the control."""
-        return [name for name in self.arms if name != self.control]
-
-    @property
-    def is_sequential(self) -> bool:
-        """Whether the run ends as soon as it is decided."""
-        return self.until == "decided" or (self.until is None and self.budget is not None)
-
-    @property
-    def digest(self) -> str:
-        """Fingerprint of what is compared on what; how fast and for how much does not count."""
-        arms = {name: self.resolved(name) for name in sorted(self.arms)}
-        parts = (self.prompts, self.benchmark, self.graders, self.filter, self.limit)
-        made_of = (*parts, self.k, self.margin, self.effect, self.control, arms)
-        return short_hash(msgspec.json.encode(made_of, order="deterministic"))
-
-    def resolved(self, name: str) -> Arm:
-        """Return an arm with all that is common."""
-        own, common = self.arms[name], self.common
-        # An agent of another kind replaces the common one, whichever way it is named.
-        ways = ("agent", "simple", "shell")
-        if any(getattr(own, way) for way in ways):
-            common = msgspec.structs.replace(common, agent=None, simple=None, shell=None)
-        values: dict[str, Any] = {}
-        for field in Arm.__struct_fields__:
-            mine, shared = getattr(own, field), getattr(common, field)
-            if isinstance(mine, list):
-                both = [*shared, *mine]  # of arguments, the same word may come twice
-                values[field] = both if field == "agent_args" else list(dict.fromkeys(both))
-            else:
-                values[field] = shared if mine is None else mine
-        return Arm(**values)
-
-
+STALE, NOT_JUDGED = 3, 4
 _TOP = frozenset(Experiment.__struct_encode_fields__)
 _SETUP = frozenset(Arm.__struct_encode_fields__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,59}")
@@ -163,7 +43,10 @@ def read_experiment(path: Path) -> Experiment:
         raise InputError(msg) from error
     file = _File(path, text)
     file.check_keys(content)
-    arms = {name: _arm(file, name, value) for name, value in _tables(file, content["arms"])}
+    arms = {
+        name: file.converted(table, Arm, f"arms.{name}")
+        for name, table in _tables(file, content["arms"])
+    }
     plain = file.converted({**content, "arms": {}}, Experiment, "")
     found = msgspec.structs.replace(
         _beside(path, plain),
@@ -213,8 +96,6 @@ class _File:
                 raise InputError(msg)
             return found
         except msgspec.ValidationError as error:
-            from assay.records.problems import problem_in  # late: only for an error
-
             problem = problem_in(error, kind)
             key = re.split(r"[.\[]", problem.field)[0]
             words = problem.words.replace("an object", "a table")  # as TOML calls it
@@ -247,12 +128,8 @@ def _tables(file: _File, arms: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         if not isinstance(table, dict):
             msg = f"{file.place('arms', name)}: the arm {name!r} must be a table: [arms.{name}]"
             raise InputError(msg)
+        file.check_arm(name, table)
         yield name, table
-
-
-def _arm(file: _File, name: str, table: dict[str, Any]) -> Arm:
-    file.check_arm(name, table)
-    return file.converted(table, Arm, f"arms.{name}")
 
 
 def check_experiment(experiment: Experiment, where: str) -> Experiment:
@@ -295,14 +172,12 @@ def _check_arm(arm: Arm, where: str) -> None:
             msg = f"{where}: {skill} is not a skill: it has no SKILL.md"
             raise InputError(msg)
     for what, path in (("template", arm.template), ("instructions", arm.instructions)):
-        if path is not None and not (Path(path).is_dir() if what == "template" else _is_file(path)):
-            kind = "folder" if what == "template" else "file"
+        kind = "folder" if what == "template" else "file"
+        if path is not None and not (
+            Path(path).is_dir() if kind == "folder" else Path(path).is_file()
+        ):
             msg = f"{where}: {what}: there is no {kind} {path}"
             raise InputError(msg)
-
-
-def _is_file(path: str) -> bool:
-    return Path(path).is_file()
 
 
 def _name_of(path: Path) -> str:
@@ -420,6 +295,78 @@ def _inputs(experiment: Experiment) -> list[str]:
     return list(dict.fromkeys(str(Path(path)) for path in there))
 
 
+class ExperimentStatus(msgspec.Struct, frozen=True):
+    """Whether the last verdict of an experiment is about the files as they are now."""
+
+    name: str
+    status: str
+    """up to date, stale, invalid, unreadable or no verdict."""
+    words: str
+    code: int
+    """The exit code of a command that checks it."""
+
+
+class _Verdict(msgspec.Struct, rename="camel"):
+    name: str
+    valid: bool
+    sentences: list[str]
+    experiment: str
+    inputs: dict[str, str]
+    file: str | None = None
+    folder: str = ""
+    """Where assay ab was started, from the folder of the run: the inputs are named from there."""
+
+
+class _End(msgspec.Struct):
+    ended: str = ""
+
+
+def experiment_status(folder: Path) -> ExperimentStatus:
+    """Judge the newest verdict in the folder of an experiment."""
+    found = sorted(folder.glob(f"*/{VERDICT}"), key=_ended)
+    if not found:
+        return ExperimentStatus(folder.name, "no verdict", "no run of it has ended", NOT_JUDGED)
+    run = found[-1].parent
+    try:
+        verdict = msgspec.json.decode(found[-1].read_bytes(), type=_Verdict)
+    except UNREADABLE as error:
+        words = f"{found[-1]}: {explain(error, _Verdict)}; run the experiment again"
+        return ExperimentStatus(folder.name, "unreadable", words, NOT_JUDGED)
+    there = run / verdict.folder
+    is_there = verdict.folder and there.is_dir()  # it may be gone, or not be known
+    with contextlib.chdir(there) if is_there else contextlib.nullcontext():
+        changed = "; ".join(_changes(verdict))
+    words = " ".join(verdict.sentences)
+    if changed:
+        return ExperimentStatus(folder.name, "stale", f"{changed} ({run})", STALE)
+    if not verdict.valid:
+        return ExperimentStatus(folder.name, "invalid", words, NOT_JUDGED)
+    return ExperimentStatus(folder.name, "up to date", f"{words} ({run})", 0)
+
+
+def _ended(path: Path) -> tuple[str, float]:
+    """When a verdict was made. In a clone all files are of the same time."""
+    try:
+        known = msgspec.json.decode(path.read_bytes(), type=_End).ended
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        known = ""
+    return known, path.stat().st_mtime
+
+
+def _changes(verdict: _Verdict) -> Iterator[str]:
+    """Yield what is not as it was when the verdict was made."""
+    if verdict.file is not None:
+        try:
+            if read_experiment(Path(verdict.file)).digest != verdict.experiment:
+                yield f"{verdict.file} describes another experiment than was run"
+        except AssayError as error:
+            yield error.message
+    for name, before in verdict.inputs.items():
+        now = hash_path(Path(name))
+        if now != before:
+            yield f"{name} {'has changed' if now else 'is gone'}"
+
+
 def files_of_grader(text: str, folder: Path) -> list[Path]:
     """Return the files that a grader is made of: its own, its schema, scripts of its command."""
     _, colon, rest = text.partition(":")
@@ -428,15 +375,31 @@ def files_of_grader(text: str, folder: Path) -> list[Path]:
     return list(dict.fromkeys(path for path in paths if os.path.isfile(path)))  # noqa: PTH113
 
 
+class ExperimentRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """How an experiment is run, besides what is compared."""
+
+    root: Path
+    """The folder of all experiments."""
+    jobs: int = 1
+    rate_per_s: float | None = None
+    executor: PluginRef = PluginRef(name="local")
+    fresh: bool = False
+    """Whether trials of earlier runs are left alone."""
+
+
 def with_treatment(
     common: Arm, treatments: Sequence[tuple[str, str]], rest: Mapping[str, Any]
 ) -> Experiment:
     """Put an experiment together without a file: a control, and an arm with all treatments."""
     name = arm_name(treatments)
     arms = {"control": Arm(), name: _arm_with(treatments)}
-    values = {"name": name, **rest}
-    shared = {field: getattr(common, field) for field in Arm.__struct_fields__}
-    return Experiment(arms=arms, control="control", **shared, **values)
+    return _experiment(common, arms, {"name": name, **rest})
+
+
+def _experiment(common: Arm, arms: Mapping[str, Arm], values: Mapping[str, Any]) -> Experiment:
+    """Return an experiment whose first arm is the control."""
+    shared = msgspec.structs.asdict(common)
+    return Experiment(arms=dict(arms), control=next(iter(arms)), **shared, **values)
 
 
 def _arm_with(treatments: Sequence[tuple[str, str]]) -> Arm:
@@ -464,9 +427,7 @@ def with_factors(
     for number, row in enumerate(design):
         chosen = [one for one, is_on in zip(treatments, row, strict=True) if is_on]
         arms[f"arm-{number}" if chosen else "control"] = _arm_with(chosen)
-    shared = {field: getattr(common, field) for field in Arm.__struct_fields__}
-    values = {"name": "ablation", **rest}
-    return Experiment(arms=arms, control="control", **shared, **values)
+    return _experiment(common, arms, {"name": "ablation", **rest})
 
 
 def with_matrix(
@@ -479,9 +440,7 @@ def with_matrix(
         chosen = [(kind, value) for kind, value in pairs if value != "none"]
         name = arm_name(chosen) or "none"
         arms[name if name not in arms else f"{name[:50]}-{len(arms)}"] = _arm_with(chosen)
-    shared = {field: getattr(common, field) for field in Arm.__struct_fields__}
-    named = {"name": "matrix", **rest}
-    return Experiment(arms=arms, control=next(iter(arms)), **shared, **named)
+    return _experiment(common, arms, {"name": "matrix", **rest})
 
 
 _WITH = {

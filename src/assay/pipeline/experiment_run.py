@@ -5,16 +5,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import InputError
-from assay.pipeline.agents import TEXT_AGENTS, agent_ref, text_agent
 from assay.pipeline.arms import (
-    VERDICT,
     EarlierTrials,
     Regrade,
     arm_key,
@@ -23,21 +21,20 @@ from assay.pipeline.arms import (
     trials_in,
 )
 from assay.pipeline.experiment import (
-    Arm,
-    Experiment,
+    ExperimentRequest,
     files_of_grader,
     hash_inputs,
     hash_path,
 )
 from assay.pipeline.identity import identity_in
-from assay.pipeline.material import Material, read_skill, skill_body
+from assay.pipeline.material import skill_body
 from assay.pipeline.prompts import Setting, choose, read_prompts
 from assay.pipeline.proof import ArmFacts, Piece, gather, prove, read_piece, skills_in
 from assay.pipeline.run import (
     BatchProgress,
     PlannedArm,
     PreparedRun,
-    RunRequest,
+    arm_request,
     batch_of,
     check_startable,
     execute,
@@ -47,8 +44,10 @@ from assay.pipeline.run import (
 )
 from assay.pipeline.stages import CaptureTrial
 from assay.pipeline.steps import StopRule
+from assay.pipeline.until import UntilDecided
 from assay.plugin import PromptRow
 from assay.records.capture import Identity
+from assay.records.experiment import VERDICT, Arm, Experiment
 from assay.records.files import short_hash
 from assay.records.setup import ArmsProof
 from assay.records.spec import PluginRef, TrialSpec
@@ -56,27 +55,12 @@ from assay.records.text import counted_noun
 from assay.records.trial import REUSED, Trial
 from assay.report.experiment import Effort
 from assay.run.turn import Trace
-
-if TYPE_CHECKING:
-    from assay.pipeline.until import UntilDecided
-    from assay.stats.sequential import SequentialDecision
+from assay.stats.sequential import SequentialDecision, decide_effect
 
 DEFAULT_K = 5
 
-type Decisions = "dict[str, SequentialDecision]"
+type Decisions = dict[str, SequentialDecision]
 """What a sequential rule decided about each arm, by name; nothing if all trials were run."""
-
-
-class ExperimentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """How an experiment is run, besides what is compared."""
-
-    root: Path
-    """The folder of all experiments."""
-    jobs: int = 1
-    rate_per_s: float | None = None
-    executor: PluginRef = PluginRef(name="local")
-    fresh: bool = False
-    """Whether trials of earlier runs are left alone."""
 
 
 class ExperimentArm(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,47 +141,6 @@ def benchmark_of(experiment: Experiment) -> PluginRef:
     return PluginRef(name="prompts", options={"path": path} if path and path != "-" else {})
 
 
-def arm_request(experiment: Experiment, name: str, how: ExperimentRequest) -> RunRequest:
-    """Return what one arm asks for: `assay trials` with its agent and its material."""
-    arm = experiment.resolved(name)
-    kind = next((kind for kind in TEXT_AGENTS if getattr(arm, kind)), "")
-    return RunRequest(
-        prompts=benchmark_of(experiment),
-        agent=agent_ref(
-            text_agent(kind, getattr(arm, kind)) if kind else arm.agent or "",
-            model=arm.model,
-            args=arm.agent_args,
-            mcp=Path(arm.mcp) if arm.mcp else None,
-            max_turns=arm.max_turns,
-        ),
-        material=Material(
-            template=Path(arm.template) if arm.template else None,
-            skills=tuple(read_skill(Path(skill)) for skill in arm.skills),
-            instructions=Path(arm.instructions) if arm.instructions else None,
-        ),
-        graders=[
-            plugins.grader_ref(text, experiment.grader_timeout) for text in experiment.graders
-        ],
-        grader_timeout_s=experiment.grader_timeout,
-        k=experiment.k or DEFAULT_K,
-        jobs=how.jobs,
-        timeout_s=arm.timeout / 1000 if arm.timeout else None,
-        trial_timeout_s=arm.trial_timeout / 1000 if arm.trial_timeout else None,
-        stall_s=arm.stall,
-        memory_bytes=arm.memory_bytes,
-        cpus=arm.cpus,
-        retries=experiment.retries,
-        rate_per_s=how.rate_per_s,
-        executor=how.executor,
-        isolate=bool(arm.isolate),
-        sandbox=arm.sandbox or "",
-        container=arm.container or "",
-        env_names=tuple(arm.env),
-        mode="resume",
-        can_regrade=False,
-    )
-
-
 def read_rows(experiment: Experiment) -> list[PromptRow]:
     """Return the prompts that are run; refuse none."""
     rows = choose(read_prompts(benchmark_of(experiment)), experiment.filter, experiment.limit)
@@ -226,10 +169,11 @@ class ExperimentRun:
         self.inputs = hash_inputs(experiment)
         rows = read_rows(experiment)
         self.inputs |= files_named_by(rows, Path(experiment.prompts or "").parent)
+        shared = self._shared_request(how)
         prepared = {
             name: prepare(
-                msgspec.structs.replace(
-                    arm_request(experiment, name, how), rows=rows, scratch=scratch / str(number)
+                arm_request(
+                    experiment.resolved(name), rows=rows, scratch=scratch / str(number), **shared
                 )
             )
             for number, name in enumerate((experiment.control, *experiment.treatments))
@@ -250,6 +194,23 @@ class ExperimentRun:
         self.n_regraded = 0
         self._n_before = sum(len(arm.entries) for arm in self.arms)
         self._earlier_s = _earlier_seconds(self.folder)
+
+    def _shared_request(self, how: ExperimentRequest) -> dict[str, Any]:
+        """Return what all arms ask for alike."""
+        experiment = self._experiment
+        timeout_s = experiment.grader_timeout
+        return {
+            "prompts": benchmark_of(experiment),
+            "graders": [plugins.grader_ref(text, timeout_s) for text in experiment.graders],
+            "grader_timeout_s": timeout_s,
+            "k": experiment.k or DEFAULT_K,
+            "jobs": how.jobs,
+            "retries": experiment.retries,
+            "rate_per_s": how.rate_per_s,
+            "executor": how.executor,
+            "mode": "resume",
+            "can_regrade": False,
+        }
 
     @property
     def specs(self) -> list[TrialSpec]:
@@ -275,7 +236,7 @@ class ExperimentRun:
     def run(
         self,
         specs: list[TrialSpec],
-        progress: "ExperimentProgress",
+        progress: ExperimentProgress,
         stop: StopRule | None = None,
         trace: Trace | None = None,
     ) -> None:
@@ -291,12 +252,10 @@ class ExperimentRun:
                 self.n_reused[source] = self.n_reused.get(source, 0) + n
             self.n_regraded += rows.n_regraded
 
-    def rule(self, key: str) -> "UntilDecided":
+    def rule(self, key: str) -> UntilDecided:
         """Return the rule that compares one arm with the control and says when it is decided."""
-        from assay.pipeline.until import UntilDecided  # late: numpy
-        from assay.stats.sequential import decide_effect
 
-        def decide(seen: Any, extremes: Any, is_last: bool) -> "SequentialDecision":
+        def decide(seen: Any, extremes: Any, is_last: bool) -> SequentialDecision:
             effect, n_judged = self._experiment.effect, len(self.arms) - 1
             return decide_effect(
                 seen, effect=effect, is_last=is_last, extremes=extremes, n_judged=n_judged
@@ -318,8 +277,6 @@ class ExperimentRun:
         """Return what was decided before: a second look at the same trials must not change it."""
         if not self._experiment.is_sequential:
             return {}
-        from assay.stats.sequential import SequentialDecision  # late: numpy
-
         kind = dict[str, SequentialDecision]
         try:
             known = msgspec.json.decode((self.folder / VERDICT).read_bytes())

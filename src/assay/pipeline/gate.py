@@ -20,7 +20,7 @@ from assay.pipeline.until import Earlier, UntilDecided
 from assay.records.spec import Prompt, TrialSpec
 from assay.records.text import counted_noun, visible_line
 from assay.records.trial import Trial
-from assay.records.trials import detect_kind
+from assay.records.trial.files import detect_kind
 from assay.run.workspace import our_secrets
 from assay.stats.sequential import (
     FEWEST_UNITS,
@@ -76,12 +76,16 @@ class TrialsGate:
         run = self._baseline
         counts = zip(run.n_passed.tolist(), run.n_measured.tolist(), strict=True)
         tallies = {id_: tally for id_, tally in zip(run.ids, counts, strict=True) if tally[1]}
-        self._stopper = UntilDecided(
-            self._decide,
-            baseline=tallies,
-            earlier=lambda: self._earlier(rows),
-            plan=self._specs,
-        )
+
+        def decide(look: Look, extremes: ExtremeLooks | None, is_last: bool) -> SequentialDecision:
+            return decide_gate(look, margin=self._margin, extremes=extremes, is_last=is_last)
+
+        def earlier() -> Iterator[Earlier]:
+            # The last of the same number counts.
+            for trial in (*trials_in(self._output), *rows.open_trials()):
+                yield 1, trial.id, trial.number, trial.passed
+
+        self._stopper = UntilDecided(decide, baseline=tallies, earlier=earlier, plan=self._specs)
         return self._stopper.begin(missing)
 
     def add(self, spec: TrialSpec, result: Trial) -> bool:
@@ -104,7 +108,9 @@ class TrialsGate:
         """Say what was found, what it took and what it saved."""
         assert self._stopper is not None
         decision = self._stopper.finish()
-        fresh = self._load()
+        output, fresh = self._output, None
+        if output.is_file() and output.stat().st_size:
+            fresh = load_run("fresh", output, "trials", "category")
         runs = [self._baseline] if fresh is None else [self._baseline, fresh]
         notes = [visible_line(f"note: {note}") for note in differences(align(runs), growing=True)]
         outcome, words = str(decision.outcome), decision.words
@@ -114,7 +120,7 @@ class TrialsGate:
             outcome, words = "undecided", NOT_ALIKE + "; ".join(found)
         elif fresh is not None and decision.is_decided:
             n_trials = self._stopper.n_trials
-            keep_decision(self._baseline.path, self._output, self._margin, decision, n_trials)
+            keep_decision(self._baseline.path, output, self._margin, decision, n_trials)
         use = describe_use(decision, self._stopper.n_trials)
         against = f"regression against {self._baseline.label}"
         line = f"{against}: {outcome} ({words}); {use.words}"
@@ -122,11 +128,6 @@ class TrialsGate:
             others = counted_noun(n_more, "other trial")
             line += f"; {others} that ran at the same time are in the file, not in the decision"
         return GateVerdict(_CODES.get(outcome, _UNDECIDED), visible_line(line), notes)
-
-    def _decide(
-        self, look: Look, extremes: ExtremeLooks | None, is_last: bool
-    ) -> SequentialDecision:
-        return decide_gate(look, margin=self._margin, extremes=extremes, is_last=is_last)
 
     def _check(self, path: Path, planned: set[str]) -> None:
         """Refuse what can never be decided before an agent is started for it."""
@@ -171,16 +172,6 @@ class TrialsGate:
             words = f"regression against {run.label}: cannot be judged ({NOT_ALIKE}"
             msg = "\n".join([*self.notes, visible_line(f"{words}{'; '.join(problems)})")])
             raise NotJudged(msg)
-
-    def _earlier(self, rows: TrialRows) -> Iterator[Earlier]:
-        """Yield the trials that finished before this run; the last of the same number counts."""
-        for trial in (*trials_in(self._output), *rows.open_trials()):
-            yield 1, trial.id, trial.number, trial.passed
-
-    def _load(self) -> Run | None:
-        if not self._output.is_file() or self._output.stat().st_size == 0:
-            return None
-        return load_run("fresh", self._output, "trials", "category")
 
 
 def fingerprint(prompt: Prompt) -> int:

@@ -1,39 +1,30 @@
 """Ask the graders about trials, fresh ones or rows that are on disk already."""
 
-import os
-import select
-import stat
-import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from assay import plugins
 from assay.errors import AssayError, InputError
 from assay.plugin import Grader, Host, Trial
-from assay.records.capture import EarlierGrade, Failure, Grade, Identity
+from assay.records.capture import Failure, Grade, Identity
 from assay.records.rows import (
     UNREADABLE,
     Place,
-    RowFile,
     explain,
-    is_trials_row,
     refuse_other_bytes,
-    split_trials,
 )
 from assay.records.spec import PluginRef, hash_with_graders
-from assay.records.trial import PassAtK, Verdict, earlier_grade, replaced_grades
-from assay.records.views import AnyIdView, GradingView
+from assay.records.trial import PASS_FIELDS, PassNumbers, Verdict
+from assay.records.trial.files import is_trials_row, split_trials
+from assay.records.trial.verdict import entry_with_verdict, line_with_verdict, value_of
+from assay.records.trial.views import AnyIdView, GradingView
 from assay.run.workspace import our_secrets
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 
 def judge(
@@ -54,7 +45,7 @@ def decided(failure: Failure | None) -> Verdict | None:
     A failure that does not measure the agent leaves the trial without a grade; one that does,
     and left no answer, counts against the agent without asking.
     """
-    if failure is None or (failure.answered and failure.cause.measures_agent):
+    if failure is None or failure.is_gradable:
         return None
     if not failure.cause.measures_agent:
         return Verdict()
@@ -184,21 +175,7 @@ def _replaced(line: bytes, key: bytes, old: bytes, new: bytes) -> bytes:
     return line[:at] + new + line[at + len(old) :]
 
 
-_AHEAD_PER_WORKER = 256
-_AHEAD_BYTES = 32 * 1024 * 1024
-"""How far workers may run ahead of a slow row, in rows and bytes; bounds memory."""
-_BATCH_ROWS = 1024
-_BATCH_BYTES = 4 * 1024 * 1024
-"""How much is put to a grader at once: enough that it is still judging while we write the first."""
-_SHORT_S, _LONG_S = 0.005, 0.02
-"""How long a worker should take for a batch: rows it has taken, no other can take."""
-_ELSEWHERE_S = (2.0, 8.0)
-"""The same for workers on other machines, where a process is started for each batch."""
-_WAKE_S = 0.1
-_OURS = frozenset(("errors", "score", "outcome", "grades", "graderFailures", "earlierGrades"))
-"""Fields that an earlier grading may have left."""
 _NONE = msgspec.Raw()
-type _Lines = Sequence[tuple[Place, bytes]]
 
 
 class GradedRow(NamedTuple):
@@ -217,146 +194,14 @@ class GradedRow(NamedTuple):
         return [self.verdict] if self.trials is None else self.trials
 
 
-class _Added(msgspec.Struct, rename="camel"):
-    errors: Any = UNSET
-    score: Grade | UnsetType = UNSET
-    outcome: dict[str, Any] | UnsetType = UNSET
-    grades: dict[str, Grade] | UnsetType = UNSET
-    grader_failures: dict[str, str] | UnsetType = UNSET
-    earlier_grades: list[EarlierGrade] | UnsetType = UNSET
-
-
 _ROW = msgspec.json.Decoder(GradingView)
 _ID = msgspec.json.Decoder(AnyIdView)
 _ANY = msgspec.json.Decoder(dict[str, Any])
 _STEPS = msgspec.json.Decoder(list[Any] | None)
 _METADATA = msgspec.json.Decoder(dict[str, Any] | None)
 _PIECES = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_GRADE = msgspec.json.Decoder(Grade)
-_GRADES = msgspec.json.Decoder(dict[str, Grade])
-_EARLIER = msgspec.json.Decoder(list[EarlierGrade])
 _encode = msgspec.json.Encoder().encode
 _replace = msgspec.structs.replace
-
-
-def grade_rows(
-    lines: Iterable[tuple[Place, bytes]],
-    graders: Sequence[PluginRef],
-    host: Host,
-    workers: int = 1,
-    stop: Callable[[], None] = lambda: None,
-    more_waits: Callable[[], bool] | None = None,
-    own: "Own | None" = None,
-) -> Iterator[GradedRow]:
-    """Grade every line and yield them in order; several workers grade in parallel.
-
-    stop is called when this ends early, to make the workers stop waiting. more_waits returns
-    whether the next line can be read at once; if not, those already read are graded first. None is
-    for a file, all of which can be read at once. own returns the graders that a line adds.
-    """
-    lines = iter(lines)
-    grade_batch = _batch_grader(graders, host, own)
-    if workers == 1:
-        if more_waits is None:
-            yield from grade_batch(lines)
-            return
-        for first in lines:
-            yield from grade_batch(_while_more_wait(first, lines, more_waits))
-        return
-    yield from _in_order(_Pace(grade_batch), lines, workers, stop)
-
-
-def grade_rows_elsewhere(
-    lines: Iterable[tuple[Place, bytes]],
-    graders: Sequence[PluginRef],
-    host: Host,
-    workers: int,
-    stop: Callable[[], None],
-    own: "Own | None",
-    elsewhere: "Elsewhere",
-) -> Iterator[GradedRow]:
-    """Do what grade_rows does, but ask the graders on other machines."""
-    grade_batch = _batch_grader(graders, host, own, elsewhere)
-    yield from _in_order(_Pace(grade_batch, *_ELSEWHERE_S), lines, workers, stop)
-
-
-class GradedPart[T](NamedTuple):
-    """What grading a part of a file gave: the lines, and what was made of the verdicts."""
-
-    text: bytes
-    """The graded lines, without a line feed after the last."""
-    noted: T
-    error: InputError | None
-    """Why the lines end before the part does."""
-
-
-def grade_file[T](
-    file: RowFile,
-    graders: Sequence[PluginRef],
-    host: Host,
-    own: "Own | None",
-    note: Callable[[Iterable[GradedRow]], T],
-) -> Iterator[GradedPart[T]]:
-    """Do what grade_rows does with all cores, for graders that only compute.
-
-    note is called in the process that grades: to send every verdict to another takes longer than
-    most of them did.
-    """
-    grade_batch = _batch_grader(graders, host, own)
-
-    def grade_part(part: RowFile) -> GradedPart[T]:
-        rows: list[GradedRow] = []
-        error: InputError | None = None
-        try:
-            rows.extend(grade_batch(part.placed_lines()))
-        except InputError as unreadable:
-            error = unreadable
-        return GradedPart(b"\n".join([row.line for row in rows]), note(rows), error)
-
-    return file.map(grade_part)
-
-
-def only_computes(graders: Iterable[PluginRef]) -> bool:
-    """Whether no grader runs a user's code, starts a program or asks anybody."""
-    return all(plugins.grader(ref).only_computes for ref in graders)
-
-
-def rows_wait(path: Path | None) -> Callable[[], bool] | None:
-    """Return a function that tells whether a row can be read at once; None if always."""
-    if path is not None:
-        return None if path.is_file() else lambda: False
-    try:
-        fd = sys.stdin.fileno()
-        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
-    except (OSError, ValueError):
-        return lambda: False
-    return None if is_file else lambda: bool(select.select([fd], [], [], 0)[0])
-
-
-def _while_more_wait(
-    first: tuple[Place, bytes],
-    lines: Iterator[tuple[Place, bytes]],
-    more_waits: Callable[[], bool],
-) -> Iterator[tuple[Place, bytes]]:
-    """Yield lines until there are none that can be read at once."""
-    yield first
-    while more_waits() and (line := next(lines, None)) is not None:
-        yield line
-
-
-def _batches(
-    lines: Iterable[tuple[Place, bytes]], most_rows: Callable[[], int]
-) -> Iterator[_Lines]:
-    batch: list[tuple[Place, bytes]] = []
-    n_rows, n_bytes = most_rows(), 0
-    for item in lines:
-        batch.append(item)
-        n_bytes += len(item[1])
-        if len(batch) >= n_rows or n_bytes >= _BATCH_BYTES:
-            yield batch
-            batch, n_rows, n_bytes = [], most_rows(), 0
-    if batch:
-        yield batch
 
 
 type BatchGrader = Callable[[Iterable[tuple[Place, bytes]]], Iterator[GradedRow]]
@@ -370,12 +215,14 @@ type Elsewhere = Callable[[Sequence[PluginRef]], Ask]
 """Returns what asks these graders on other machines."""
 
 
-def _batch_grader(
+def batch_grader(
     graders: Sequence[PluginRef],
     host: Host,
     own: Own | None,
     elsewhere: Elsewhere | None = None,
 ) -> BatchGrader:
+    """Return what puts rows to these graders, and to those that own returns for a row."""
+
     def make(refs: Sequence[PluginRef]) -> BatchGrader:
         ask = ask_graders if elsewhere is None else elsewhere(refs)
         return _BatchGrader([plugins.grader(ref) for ref in refs], host, ask)
@@ -448,7 +295,7 @@ class _BatchGrader:
             if has_secrets:
                 verdict = self._masked(verdict)
             if whole is None:
-                yield GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
+                yield GradedRow(line_with_verdict(line, row, verdict), row.id, verdict)
             elif whole.add(row, verdict):
                 yield whole.graded()
         yield from _decided_rows(rows)
@@ -541,7 +388,7 @@ def _decided_rows(rows: _Waiting) -> Iterator[GradedRow]:
     while rows and (verdict := rows[0][2]) is not None:
         line, row, _, whole = rows.popleft()
         if whole is None:
-            yield GradedRow(_with_verdict(line, row, verdict), row.id, verdict)
+            yield GradedRow(line_with_verdict(line, row, verdict), row.id, verdict)
         elif whole.add(row, verdict):
             yield whole.graded()
 
@@ -559,19 +406,8 @@ class _TrialsRow:
 
     def add(self, row: GradingView, verdict: Verdict) -> bool:
         """Take the verdict on the next trial; return whether it was the last."""
-        entry, score = self._entries[len(self._verdicts)], verdict.score
-        added = _EntryAdded(
-            pass_=score.pass_ if score else UNSET,
-            score=score.score if score else UNSET,
-            reasoning=score.reasoning if score else UNSET,
-            outcome=score.outcome if score else UNSET,
-            grades=verdict.grades or UNSET,
-            grader_failures=verdict.broken or UNSET,
-            earlier_grades=_earlier_of(row, verdict) or UNSET,
-        )
-        new = _PIECES.decode(_encode(added))
-        kept = {k: v for k, v in entry.items() if k not in _ENTRY_FIELDS or k in new}
-        self._entries[len(self._verdicts)] = {**kept, **new}
+        entry = self._entries[len(self._verdicts)]
+        self._entries[len(self._verdicts)] = entry_with_verdict(entry, row, verdict)
         self._verdicts.append(verdict)
         return len(self._verdicts) == len(self._entries)
 
@@ -580,142 +416,24 @@ class _TrialsRow:
         from assay.stats.passk import pass_numbers  # late: numpy
 
         scores = [verdict.score for verdict in self._verdicts]
-        numbers = _PassNumbers(**pass_numbers(s.pass_ if s else UNSET for s in scores))
+        numbers = PassNumbers(**pass_numbers(s.pass_ if s else UNSET for s in scores))
         new = _PIECES.decode(_encode(numbers))
         row: dict[str, Any] = {
-            k: v for k, v in self._row.items() if k not in _PASS_FIELDS or k in new
+            k: v for k, v in self._row.items() if k not in PASS_FIELDS or k in new
         }
         row |= {**new, "trials": self._entries}
         if signed := self._signature.signed(bytes(row.get("identity") or b"")):
             row["identity"] = msgspec.Raw(signed)
-            if isinstance(spec_hash := _value(row.get("specHash") or _NONE), str):
+            if isinstance(spec_hash := value_of(row.get("specHash") or _NONE), str):
                 row["specHash"] = self._signature.hash(spec_hash)
-        row_id = _value(row.get("id") or _NONE)
+        row_id = value_of(row.get("id") or _NONE)
         return GradedRow(_encode(row), row_id, Verdict(), self._verdicts)
-
-
-class _EntryAdded(msgspec.Struct, rename="camel"):
-    """What a grading writes to one trial of a row of trials."""
-
-    pass_: bool | UnsetType = msgspec.field(default=UNSET, name="pass")
-    score: float | UnsetType = UNSET
-    reasoning: str | UnsetType = UNSET
-    outcome: dict[str, Any] | UnsetType = UNSET
-    grades: dict[str, Grade] | UnsetType = UNSET
-    grader_failures: dict[str, str] | UnsetType = UNSET
-    earlier_grades: list[EarlierGrade] | UnsetType = UNSET
-
-
-class _PassNumbers(msgspec.Struct, rename="camel"):
-    """What a grading writes to a row of trials itself."""
-
-    pass_rate: float | UnsetType = UNSET
-    pass_at_k: float | UnsetType = UNSET
-    pass_exp_k: float | UnsetType = UNSET
-    n_measured: int | UnsetType = UNSET
-    per_k: list[PassAtK] | UnsetType = UNSET
-
-
-_ENTRY_FIELDS = frozenset(f.encode_name for f in msgspec.structs.fields(_EntryAdded))
-_PASS_FIELDS = frozenset(f.encode_name for f in msgspec.structs.fields(_PassNumbers))
 
 
 def _workspace(cwd: str | None, metadata: dict[str, Any] | None) -> str | None:
     """Return the folder the agent worked in, if it still exists."""
     folder = cwd or (metadata or {}).get("workspaceDir")
     return folder if isinstance(folder, str) and Path(folder).is_dir() else None
-
-
-def _with_verdict(line: bytes, row: GradingView, verdict: Verdict) -> bytes:
-    """Return the line with the verdict in it, everything else as it was.
-
-    Where possible the fields are appended to the text: decoding and encoding a row takes a tenth
-    of all the time of grading. Other rows are split into undecoded fields.
-    """
-    text = line if line.endswith(b"}\n") else line.strip() + b"\n"
-    others = row.outcome or row.grader_failures or row.errors or row.earlier_grades
-    earlier = row.score or row.grades
-    kept = _earlier_of(row, verdict) if earlier or row.earlier_grades else []
-    end = len(text) - len(b"}\n")
-    # A row that we have graded before ends with what we added then: cut that off.
-    if earlier and not others and not kept and text.endswith(tail := _tail(row)):
-        end, earlier = len(text) - len(tail), _NONE
-    if earlier or others:
-        added = _added(verdict)
-        added.errors = _errors(row, verdict)
-        added.earlier_grades = kept or UNSET
-        new = _PIECES.decode(_encode(added))
-        # Only Assay writes grades: in a row without them, an outcome is another program's.
-        was_graded = row.grades or row.grader_failures or row.earlier_grades
-        ours = _OURS if was_graded else _OURS - {"outcome"}
-        old = {k: v for k, v in _PIECES.decode(line).items() if k not in ours or k in new}
-        return _encode({**old, **new})
-    return text[:end] + _new_fields(verdict)
-
-
-def _new_fields(verdict: Verdict) -> bytes:
-    """Return what is added to a row that was not graded before, from the comma to its end."""
-    score, grades = verdict.score, verdict.grades
-    if score is not None and not score.outcome and len(grades) == 1:
-        ((name, grade),) = grades.items()
-        if grade is score:  # of a single grader: encoded once
-            encoded = _encode(grade)
-            return b',"score":%b,"grades":{%b:%b}}' % (encoded, _encode(name), encoded)
-    added = _added(verdict)
-    if verdict.broken:
-        added.errors = list(verdict.broken.values())
-    fields = _encode(added)
-    return b"}" if fields == b"{}" else b"," + fields[1:]
-
-
-def _added(verdict: Verdict) -> _Added:
-    score = verdict.score
-    return _Added(
-        score=score or UNSET,
-        outcome=score.outcome if score else UNSET,
-        grades=verdict.grades or UNSET,
-        grader_failures=verdict.broken or UNSET,
-    )
-
-
-def _earlier_of(row: GradingView, verdict: Verdict) -> list[EarlierGrade]:
-    """Return the grades of other graders that a row had before; those that cannot be read go."""
-    try:
-        before = _EARLIER.decode(row.earlier_grades) if row.earlier_grades else []
-        grades = _GRADES.decode(row.grades) if row.grades else {}
-        if not grades and row.score and decided(row.failure) is None:
-            # Another program wrote it, which does not tell who judged.
-            grades = {"score": _GRADE.decode(row.score)}
-    except UNREADABLE:
-        return []
-    before += (earlier_grade(name, grade) for name, grade in grades.items())
-    return replaced_grades(before, verdict.grades)
-
-
-def _tail(row: GradingView) -> bytes:
-    """Return the end of a line as an earlier grading wrote it."""
-    score = b',"score":%b' % row.score if row.score else b""
-    return score + (b',"grades":%b}\n' % row.grades if row.grades else b"}\n")
-
-
-def _errors(row: GradingView, verdict: Verdict) -> Any:
-    """Return the row's errors without those of an earlier grading, and with those of this one."""
-    earlier = _value(row.grader_failures)
-    if not verdict.broken and not isinstance(earlier, dict):
-        return row.errors or UNSET
-    before = _value(row.errors) or []
-    before = before if isinstance(before, list) else [before]
-    outdated = earlier.values() if isinstance(earlier, dict) else ()
-    kept = [error for error in before if error not in outdated]
-    return [*kept, *verdict.broken.values()] or UNSET
-
-
-def _value(json: msgspec.Raw) -> Any:
-    """Return a value of a row; None if there is none, or one that Python has no number for."""
-    try:
-        return msgspec.json.decode(json) if json else None
-    except UNREADABLE:
-        return None
 
 
 def _unreadable(place: Place, line: bytes, error: Exception) -> InputError:
@@ -728,85 +446,3 @@ def _unreadable(place: Place, line: bytes, error: Exception) -> InputError:
         return InputError(msg)
     hint = "assay grade reads the output of `assay capture`, `assay trials` and `assay extract`"
     return InputError(msg, hint=hint)
-
-
-def _in_order(
-    pace: "_Pace",
-    lines: Iterable[tuple[Place, bytes]],
-    workers: int,
-    stop: Callable[[], None],
-) -> Iterator[GradedRow]:
-    """Grade many batches in parallel; yield the rows in the order of the lines."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    ahead: deque[tuple[int, int, Future[_Graded]]] = deque()
-    n_rows = n_bytes = 0
-    pool = ThreadPoolExecutor(workers)
-    try:
-        for batch in _batches(lines, lambda: pace.n_rows):
-            size = sum(len(line) for _, line in batch)
-            ahead.append((len(batch), size, pool.submit(pace.grade, batch)))
-            n_rows, n_bytes = n_rows + len(batch), n_bytes + size
-            # Waits for the first batch only when workers are too far ahead of it.
-            while ahead and (
-                ahead[0][2].done() or n_rows > _AHEAD_PER_WORKER * workers or n_bytes > _AHEAD_BYTES
-            ):
-                n_first, size, first = ahead.popleft()
-                n_rows, n_bytes = n_rows - n_first, n_bytes - size
-                yield from _result(first).all()
-        while ahead:
-            yield from _result(ahead.popleft()[2]).all()
-    except BaseException:
-        stop()  # before shutdown, which waits for the workers
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _result(future: "Future[_Graded]") -> "_Graded":
-    """Wait for a result, but never long at a time: see _WAKE_S in executors/__init__.py."""
-    from concurrent.futures import wait
-
-    while not future.done():
-        wait([future], _WAKE_S)
-    return future.result()
-
-
-class _Graded(NamedTuple):
-    rows: list[GradedRow]
-    error: InputError | None
-
-    def all(self) -> Iterator[GradedRow]:
-        yield from self.rows
-        if self.error is not None:
-            raise self.error
-
-
-class _Pace:
-    """Adapts how many rows a worker takes at once.
-
-    Many while they are quick; one while they are slow, or rows would wait behind each other in one
-    worker while the other workers have nothing to do.
-    """
-
-    def __init__(
-        self, grade: BatchGrader, short_s: float = _SHORT_S, long_s: float = _LONG_S
-    ) -> None:
-        self._grade = grade
-        self._short_s, self._long_s = short_s, long_s
-        self.n_rows = 1
-
-    def grade(self, batch: _Lines) -> _Graded:
-        started_s = time.monotonic()
-        rows: list[GradedRow] = []
-        error: InputError | None = None
-        try:
-            rows.extend(self._grade(batch))
-        except InputError as unreadable:
-            error = unreadable
-        took_s = time.monotonic() - started_s
-        if took_s > self._long_s:
-            self.n_rows = 1
-        elif took_s < self._short_s and len(batch) >= self.n_rows:
-            self.n_rows = min(2 * self.n_rows, _BATCH_ROWS)
-        return _Graded(rows, error)

@@ -3,8 +3,10 @@
 import contextlib
 import os
 import re
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,8 +17,12 @@ from assay.plugin import Ask, Machine
 from assay.records.capture import Identity
 from assay.records.files import hash_file, hash_folder, short_hash
 from assay.records.spec import Limits, PluginRef, Surroundings
+from assay.run.host import LocalHost
 from assay.run.process import is_program, program_places
 from assay.run.workspace import AGENT_FILES
+
+if TYPE_CHECKING:
+    from assay.adapters.vendor import KnownAgent
 
 _MOST_FILES = 2000
 """Of one folder that the agent reads; what is beyond counts by name and size only."""
@@ -198,6 +204,25 @@ def asked_version(path: str, machine: Machine, timeout_s: float | None = None) -
         return None
     found = re.search(_VERSION, done.stdout.decode("utf-8", "replace"))
     return found.group() if found else None
+
+
+def look_for(agent: "KnownAgent", patience_s: float | None = None) -> dict[str, Any]:
+    """Describe an agent: whether it is installed, where, and which version.
+
+    With patience_s it is started for its version only where its package does not say it, and for
+    no longer.
+    """
+    path = shutil.which(agent.program)
+    row: dict[str, Any] = msgspec.to_builtins(agent)
+    row |= {"installed": path is not None, "path": path, "version": None, "notes": []}
+    if path is not None:
+        packaged = packaged_version(path) if patience_s is not None else None
+        row["version"] = packaged or asked_version(path, LocalHost(), patience_s)
+        if row["version"] is None:
+            row["notes"].append("does not report its version")
+        elif row["version"] not in agent.tested:
+            row["notes"].append("this version is not one of those we test; it will probably work")
+    return row
 
 
 def _file_version(file: Path) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from assay.pipeline.experiment import Arm, Difference, differences
+from assay.pipeline.experiment import Difference, differences
 from assay.pipeline.material import SKILL_FILE, read_skill, skill_body
 from assay.records.capture import Identity, ToolCall
+from assay.records.experiment import Arm
 from assay.records.files import hash_file, hash_folder
 from assay.records.setup import ArmsProof, counted, is_another_model, setup_problems
 from assay.records.trial import Trial

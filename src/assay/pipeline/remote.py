@@ -105,7 +105,10 @@ class RemoteTrials:
         Call it before there are threads, and when the templates are in their places.
         """
         for spec in specs:
-            _require_workspace(spec)
+            if spec.surroundings.workspace_dir is None:
+                msg = "on other machines the agent cannot work in your folder"
+                ways = "--workspace-template, --isolate, --sandbox, --container or --workspace-dir"
+                raise InputError(msg, hint=f"use {ways}")
             template = spec.surroundings.workspace_template
             if template is not None and template not in self._templates:
                 self._templates[template] = self._cluster.share(pack_folder(Path(template))[0])
@@ -117,10 +120,8 @@ class RemoteTrials:
         agents = _by_agent(specs)
         places = {spec.surroundings.workspace_dir or "" for spec in specs}
         tokens = sorted({spec.run_token for spec in specs})
-        found = self._cluster.on_each_node(check_node, agents, tokens, sorted(places))
-        states = {node: node_state(found[node]) for node in sorted(found)}
-        require_fit(states)
-        require_alike({"this machine": _expected(agents), **states})
+        given = (agents, tokens, sorted(places))
+        require_nodes(self._cluster, "run the trials", _expected(agents), check_node, *given)
 
     def _share_files(self, benchmark: PluginRef) -> None:
         path = str(benchmark.options.get("path"))
@@ -163,13 +164,6 @@ def _by_agent(specs: Sequence[TrialSpec]) -> list[TrialSpec]:
         key = (spec.agent, around.sandbox, around.container, spec.limits.memory_bytes is None)
         found.setdefault(msgspec.json.encode((key, spec.limits.cpus is None)), spec)
     return list(found.values())
-
-
-def _require_workspace(spec: TrialSpec) -> None:
-    if spec.surroundings.workspace_dir is None:
-        msg = "on other machines the agent cannot work in your folder"
-        hint = "use --workspace-template, --isolate, --sandbox, --container or --workspace-dir"
-        raise InputError(msg, hint=hint)
 
 
 def named_variables(spec: TrialSpec) -> dict[str, str]:
@@ -321,16 +315,6 @@ def check_node(
     return NodeState(problems=problems, versions=versions)
 
 
-def node_state(answer: NodeState | Exception) -> NodeState:
-    """Return what a node has said, or that it could not."""
-    if isinstance(answer, Exception):
-        # Ray's own errors end with the last line of a traceback, which says what is missing.
-        *more, last = str(answer).strip().splitlines() or [""]
-        why = last if more else f"{type(answer).__name__}: {last}"
-        return NodeState(problems=[f"Assay cannot run there: {why}"])
-    return answer
-
-
 def _expected(specs: Sequence[TrialSpec]) -> NodeState:
     """Return the versions that the identity of the trials tells of."""
     versions = [("assay", __version__)]
@@ -340,8 +324,15 @@ def _expected(specs: Sequence[TrialSpec]) -> NodeState:
     return NodeState(problems=[], versions=versions)
 
 
-def require_fit(states: dict[str, NodeState], purpose: str = "run the trials") -> None:
-    """Refuse nodes that lack something, each by its name."""
+def require_nodes(
+    cluster: Cluster, purpose: str, here: NodeState, check: Callable[..., NodeState], *given: Any
+) -> None:
+    """Ask every node; refuse those that lack something, or have other versions than this machine.
+
+    A version that is not known on a machine is no difference.
+    """
+    found = cluster.on_each_node(check, *given)
+    states = {node: _answered(found[node]) for node in sorted(found)}
     if not states:
         msg = "the cluster has no node that runs tasks"
         raise AssayError(msg, hint="add a node with CPUs: ray start --address HOST:PORT")
@@ -350,18 +341,24 @@ def require_fit(states: dict[str, NodeState], purpose: str = "run the trials") -
         msg = f"not every node can {purpose}:\n  " + "\n  ".join(lines)
         hint = "install what is missing there, or start those nodes with --num-cpus 0"
         raise AssayError(msg, hint=hint)
-
-
-def require_alike(states: dict[str, NodeState]) -> None:
-    """Refuse different versions; one that is not known on a machine is no difference."""
     known: dict[int, tuple[str, str]] = {}
-    for node, state in states.items():
+    for node, state in {"this machine": here, **states}.items():
         for number, (name, version) in enumerate(state.versions):
             where, other = known.setdefault(number, (node, version)) if version else ("", "")
             if version != other:
                 msg = f"{where} has {name} {other}, but {node} has {version}"
                 hint = "their trials would not be comparable; install the same version"
                 raise AssayError(msg, hint=hint)
+
+
+def _answered(answer: NodeState | Exception) -> NodeState:
+    """Return what a node has said, or that it could not."""
+    if isinstance(answer, Exception):
+        # Ray's own errors end with the last line of a traceback, which says what is missing.
+        *more, last = str(answer).strip().splitlines() or [""]
+        why = last if more else f"{type(answer).__name__}: {last}"
+        return NodeState(problems=[f"Assay cannot run there: {why}"])
+    return answer
 
 
 def run_order(

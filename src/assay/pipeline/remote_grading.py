@@ -23,11 +23,9 @@ from assay.pipeline.remote import (
     NodeState,
     named_variables,
     node_env,
-    node_state,
     pack_files,
     pack_folder,
-    require_alike,
-    require_fit,
+    require_nodes,
     unpack,
 )
 from assay.pipeline.stages import MOST_REFUSALS, AskingHost, asking_spec, freeze
@@ -113,10 +111,7 @@ class RemoteGraders:
             msg = "no node of the cluster has a CPU for grading"
             raise AssayError(msg, hint="add a node with CPUs: ray start --address HOST:PORT")
         self._shared = cluster.share(self.parcel)
-        found = cluster.on_each_node(check_graders, self._shared)
-        states = {node: node_state(found[node]) for node in sorted(found)}
-        require_fit(states, "grade")
-        require_alike({"this machine": _expected(self._graders), **states})
+        require_nodes(cluster, "grade", _expected(self._graders), check_graders, self._shared)
 
     def asking(self, refs: Sequence[PluginRef]) -> Ask:
         """Return what asks these graders, as ask_graders does."""
@@ -160,7 +155,9 @@ class RemoteGraders:
 
     def _answer(self, question: Question, graders: Sequence[Grader], n_trials: int) -> Answer:
         """Ask about some trials as soon as the providers allow it."""
-        specs = [asking_spec(agent, "", "/") for agent in self._agents(graders)]
+        # The agents that graders ask, as far as they say so or have been refused.
+        agents = [*(grader.asks for grader in graders if grader.asks), *self._asked]
+        specs = [asking_spec(agent, "", "/") for agent in agents]
         for spec in specs:
             AskingHost.limiter.wait(spec)
         began_s = time.monotonic()
@@ -174,10 +171,6 @@ class RemoteGraders:
             failure = refusal.failure if refusal is not None and refused else None
             AskingHost.limiter.note(spec, failure, began_s)
         return answer
-
-    def _agents(self, graders: Sequence[Grader]) -> list[PluginRef]:
-        """Return the agents that graders ask, as far as they say so or have been refused."""
-        return [*(grader.asks for grader in graders if grader.asks), *self._asked]
 
     def _call(self, question: Question, graders: Sequence[Grader], n_trials: int) -> Answer:
         try:
@@ -363,7 +356,9 @@ class _Moved:
     def reference(self, ref: PluginRef) -> PluginRef:
         """Return a grader with the places of its files here."""
         options = {
-            name: self.place(value.removeprefix(_ROOT)) if _is_moved(value) else value
+            name: self.place(value.removeprefix(_ROOT))
+            if isinstance(value, str) and value.startswith(_ROOT)
+            else value
             for name, value in ref.options.items()
         }
         return msgspec.structs.replace(ref, options=options)
@@ -384,7 +379,3 @@ class _Moved:
             return record
         found = {name: record[name] for name in names if isinstance(record.get(name), str)}
         return {**record, **{name: self.place(path) for name, path in found.items()}}
-
-
-def _is_moved(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith(_ROOT)

@@ -1,9 +1,9 @@
 """What a prompt's own row asks for: graders, expectations, files, a template, a set-up."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +51,12 @@ def own_graders(
 
 
 @contextmanager
-def _prefixed(where: str) -> Iterator[None]:
+def _prefixed(where: str | Callable[[], str]) -> Iterator[None]:
     """Put a place or a field before the message of an error."""
     try:
         yield
     except InputError as error:
-        msg = f"{where}: {error.message}"
+        msg = f"{where if isinstance(where, str) else where()}: {error.message}"
         raise InputError(msg, hint=error.hint) from error
 
 
@@ -123,7 +123,7 @@ class RowSettings:
         self._asked: dict[str, _Asked] = {}
         for prompt, _ in rows:
             if prompt.graders or prompt.expect or prompt.needs_workspace:
-                with _placed(shared.benchmark, prompt.id):
+                with _prefixed(partial(_place, shared.benchmark, prompt.id)):
                     self._asked[prompt.id] = self._read(prompt, graders, timeout_s)
 
     def placed(self, shared: Setting) -> "RowSettings":
@@ -244,16 +244,6 @@ def _check_files(prompt: Prompt, template: Path) -> None:
             raise InputError(msg, hint="choose another path")
 
 
-@contextmanager
-def _placed(benchmark: PluginRef, prompt_id: str) -> Iterator[None]:
-    """Put the place of a prompt before the message of an error."""
-    try:
-        yield
-    except InputError as error:
-        msg = f"{_place(benchmark, prompt_id)}: {error.message}"
-        raise InputError(msg, hint=error.hint) from error
-
-
 def _place(benchmark: PluginRef, prompt_id: str) -> str:
     """Name the line of a prompt; its file is read again, because this is the way of an error."""
     path = benchmark.options.get("path") if benchmark.name == "prompts" else None
@@ -285,7 +275,7 @@ class RowGraders:
         folder = prompt_folder(benchmark)
         self._of_prompt = {}
         for prompt in prompts:
-            with _placed(benchmark, prompt.id):
+            with _prefixed(partial(_place, benchmark, prompt.id)):
                 self._of_prompt[prompt.id] = own_graders(prompt, folder, self._timeout_s, only)
 
     @property
@@ -316,7 +306,8 @@ class RowGraders:
         except UNREADABLE as error:
             msg = f"{place}: {explain(error, Prompt)}"
             raise InputError(msg) from error
-        named = [f"graders[{n}]" for n, text in enumerate(prompt.graders) if not _is_pure(text)]
+        kinds = [text.partition(":")[0] for text in prompt.graders]
+        named = [f"graders[{n}]" for n, kind in enumerate(kinds) if kind not in PURE]
         if prompt.expect is not None and prompt.expect.command:
             named.append("expect.command")
         if named:
@@ -347,7 +338,3 @@ def _may_name_graders(line: bytes) -> bool:
             return True
         at = line.find(name, at + len(name))
     return False
-
-
-def _is_pure(text: str) -> bool:
-    return text.partition(":")[0] in PURE

@@ -18,11 +18,11 @@ import msgspec
 
 from assay import plugins
 from assay.errors import InputError, Interrupted, RequestError
-from assay.pipeline.agents import TEXT_AGENTS, with_absolute_paths
+from assay.pipeline.agents import TEXT_AGENTS, agent_ref, text_agent, with_absolute_paths
 from assay.pipeline.arms import ArmRows, EarlierTrials, Regrade
 from assay.pipeline.identity import identify
 from assay.pipeline.limiter import RateLimiter
-from assay.pipeline.material import Material, compose
+from assay.pipeline.material import Material, compose, read_skill
 from assay.pipeline.prompts import Setting, check_confinement, choose, make_specs, read_prompts
 from assay.pipeline.resume import Resume
 from assay.pipeline.row_settings import RowSettings, prompt_folder
@@ -54,6 +54,7 @@ from assay.pipeline.steps import (
 from assay.pipeline.trials import TrialRows
 from assay.plugin import PromptRow
 from assay.records.capture import AnyStep
+from assay.records.experiment import Arm
 from assay.records.journal import RESUMABLE, Kind, Mode
 from assay.records.raw_streams import folder_names
 from assay.records.recording import FORGETS
@@ -91,7 +92,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     material: Material | None = None
     """Skills, instructions and a template that each workspace is made from."""
     scratch: Path | None = None
-    """A folder that does not exist yet, where the material is put together."""
+    """A folder that does not exist yet, where the material is put together; without it, none is."""
 
     graders: Sequence[PluginRef] = ()
     """Besides those of the benchmark and those that prompts bring along."""
@@ -136,6 +137,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Variables that an isolated agent gets."""
     login: bool = False
     """Whether an isolated agent gets a copy of the user's login."""
+    surroundings: Surroundings | None = None
+    """Where and how agents run, in place of the fields above, for who has other folders."""
 
     output: Path | None = None
     """The file of rows; without it, rows are only yielded."""
@@ -169,6 +172,42 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(self.prompts, PluginRef):
             return self.prompts
         return PluginRef(name="prompts", options={"path": str(self.prompts)})
+
+
+def arm_request(arm: Arm, agent: PluginRef | None = None, **rest: Any) -> RunRequest:
+    """Return what the trials of an arm ask for: `ab` has several arms, other runs have one.
+
+    agent is that of the arm, if it was found already. rest are the fields of the request that an
+    arm does not decide: prompts, graders, output and pace.
+    """
+    if agent is None:
+        kind = next((kind for kind in TEXT_AGENTS if getattr(arm, kind)), "")
+        agent = agent_ref(
+            text_agent(kind, getattr(arm, kind)) if kind else arm.agent or "",
+            model=arm.model,
+            args=arm.agent_args,
+            mcp=Path(arm.mcp) if arm.mcp else None,
+            max_turns=arm.max_turns,
+        )
+    template = Path(arm.template) if arm.template else None
+    decided: dict[str, Any] = {
+        "material": Material(
+            template=template,
+            skills=tuple(read_skill(Path(skill)) for skill in arm.skills),
+            instructions=Path(arm.instructions) if arm.instructions else None,
+        ),
+        "workspace_template": template,
+        "timeout_s": arm.timeout / 1000 if arm.timeout else None,
+        "trial_timeout_s": arm.trial_timeout / 1000 if arm.trial_timeout else None,
+        "stall_s": arm.stall,
+        "memory_bytes": arm.memory_bytes,
+        "cpus": arm.cpus,
+        "isolate": bool(arm.isolate),
+        "sandbox": arm.sandbox or "",
+        "container": arm.container or "",
+        "env_names": tuple(arm.env),
+    }
+    return RunRequest(agent=agent, **{**decided, **rest})
 
 
 class Note(NamedTuple):
@@ -344,7 +383,7 @@ def place(
     )
     return PlannedArm(
         **{
-            **{name: getattr(prepared, name) for name in PreparedRun.__struct_fields__},
+            **msgspec.structs.asdict(prepared),
             "request": request,
             "row_settings": row_settings,
             "notes": tuple(notes),
@@ -433,6 +472,8 @@ def _setting(request: RunRequest, graders: Sequence[PluginRef], template: Path |
 
 
 def _surroundings(request: RunRequest, token: str, template: Path | None) -> Surroundings:
+    if request.surroundings is not None:
+        return request.surroundings
     cwd = Path(request.cwd or Path.cwd()).resolve()
     if not cwd.is_dir():
         msg = f"working folder not found: {cwd}"

@@ -71,7 +71,9 @@ class Sink:
         outdated: set[str] = set()
         ungraded: set[str] = set()
         for key in journal.rows():
-            self._refuse_other_kind(key, journal.path)
+            if key.kind != self._kind:
+                msg = f'{journal.path}: row "{key.id}" was written by `assay {key.kind}`'
+                raise InputError(msg, hint=f"continue with assay {key.kind}, or use another -o")
             done.add(key.id)
             if (spec := by_id.get(key.id)) is None:
                 continue
@@ -89,11 +91,6 @@ class Sink:
             resume.announce(len(again), len(finished & ungraded), len(finished - ungraded))
             journal.rewrite(_rewritten(journal.path, resume, by_id, again, outdated, reopen))
         return [spec for spec in specs if spec.prompt.id not in done or spec.prompt.id in again]
-
-    def _refuse_other_kind(self, key: RowKey, path: Path) -> None:
-        if key.kind != self._kind:
-            msg = f'{path}: row "{key.id}" was written by `assay {key.kind}`'
-            raise InputError(msg, hint=f"continue with assay {key.kind}, or use another -o")
 
 
 def _rewritten(

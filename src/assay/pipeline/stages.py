@@ -1,8 +1,8 @@
-"""The stages of one trial in their order: run, read, grade; and each stage alone, on rows."""
+"""The stages of one trial in their order: run, read, grade; and each stage alone, on a row."""
 
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -13,32 +13,21 @@ from msgspec import UNSET
 from assay import plugins
 from assay.errors import PluginError
 from assay.pipeline.extract import extract
-from assay.pipeline.grading import (
-    Elsewhere,
-    GradedPart,
-    GradedRow,
-    grade_file,
-    grade_rows,
-    grade_rows_elsewhere,
-    judge,
-)
+from assay.pipeline.grading import judge
 from assay.pipeline.limiter import RateLimiter
 from assay.pipeline.resume import Resume
-from assay.pipeline.row_settings import RowGraders
 from assay.pipeline.steps import DoTrial, OnTrialStep, Outcome, Step
 from assay.plugin import Adapter, Machine
 from assay.plugin import Trial as TrialForGraders
 from assay.records.capture import Cause, Failure
 from assay.records.files import temporary_folder
 from assay.records.recording import RawOutput, Recording, raw_output, recording_of
-from assay.records.rows import Place, decode_row, encode_row, open_rows
+from assay.records.rows import Place, decode_row, encode_row
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.records.trial import Trial, Verdict
 from assay.run.host import LocalHost
-from assay.run.process import prepare_to_fork, start_over, stop_all
-from assay.run.resources import allow_open_files
+from assay.run.process import prepare_to_fork
 from assay.run.secrets import Secrets
-from assay.run.served import close_served
 from assay.run.trial import lost_trial, recorded
 from assay.run.turn import OnStep, Trace, Until
 from assay.run.workspace import our_secrets
@@ -57,7 +46,7 @@ class CaptureTrial(msgspec.Struct, frozen=True, kw_only=True):
 
     def prepare(self) -> None:
         """Get ready while there are no threads yet."""
-        _prepare(self.graders)
+        prepare_graders(self.graders)
 
     @property
     def steps(self) -> Sequence[Step]:
@@ -166,7 +155,7 @@ def judge_again(
 ) -> tuple[Verdict, list[str]]:
     """Ask the graders, and those of the prompt's row, about what was captured of a trial.
 
-    Also return warnings about them.
+    Also return what graders say about their files that changed since the run began.
     """
     graders = (*graders, *spec.graders)
     row = captured.to_row()
@@ -181,10 +170,14 @@ def judge_again(
         row=row,
     )
     failure = captured.failure or None
-    if failure is not None and failure.cause.measures_agent and _grades_failed_trials(spec):
+    if (
+        failure is not None
+        and failure.cause.measures_agent
+        and plugins.benchmark(spec.benchmark).grades_failed_trials
+    ):
         failure = None  # the graders judge by the world's evidence
     verdict = our_secrets().mask_record(judge(trial, failure, graders, AskingHost()))
-    return verdict, _changes(graders, trial)
+    return verdict, [text for ref in graders for text in plugins.grader(ref).changes(trial)]
 
 
 def grade_row_again(place: Place, line: bytes, spec: TrialSpec, resume: Resume) -> bytes:
@@ -198,18 +191,9 @@ def grade_row_again(place: Place, line: bytes, spec: TrialSpec, resume: Resume) 
 
 def freeze(graders: Sequence[PluginRef]) -> None:
     """Let the graders note what they are made of; call it before the first agent starts."""
-    _prepare(graders)
+    prepare_graders(graders)
     for grader in map(plugins.grader, graders):
         grader.freeze(AskingHost())
-
-
-def _changes(graders: Sequence[PluginRef], trial: TrialForGraders) -> list[str]:
-    """Return what graders say about their files that changed since then."""
-    return [text for ref in graders for text in plugins.grader(ref).changes(trial)]
-
-
-def _grades_failed_trials(spec: TrialSpec) -> bool:
-    return plugins.benchmark(spec.benchmark).grades_failed_trials
 
 
 def read_recording(spec: TrialSpec, recording: Recording) -> Trial:
@@ -232,49 +216,7 @@ def _secrets(recording: Recording) -> Secrets:
     return found or our_secrets()
 
 
-def grade_all(
-    lines: Iterable[tuple[Place, bytes]],
-    graders: Sequence[PluginRef],
-    workers: int = 1,
-    more_waits: Callable[[], bool] | None = None,
-    own: RowGraders | None = None,
-    elsewhere: Elsewhere | None = None,
-) -> Generator[GradedRow, None, None]:
-    """Grade rows from a file or as they arrive (see grade_rows); yield them in order.
-
-    own has the graders that the rows bring along.
-    """
-    start_over()
-    of = own.of if own else None
-    if elsewhere is not None:
-        host = AskingHost()
-        yield from grade_rows_elsewhere(lines, graders, host, workers, stop_all, of, elsewhere)
-        return
-    known = [*graders, *(own.to_prepare if own else ())]
-    if workers > 1:
-        allow_open_files(workers)
-        _prepare(known)
-    for grader in map(plugins.grader, known):
-        grader.load(AskingHost())  # one that cannot be loaded is refused before any row is written
-    try:
-        yield from grade_rows(lines, graders, AskingHost(), workers, stop_all, more_waits, of)
-    finally:
-        close_served()
-
-
-def grade_computing[T](
-    path: Path,
-    graders: Sequence[PluginRef],
-    own: RowGraders,
-    note: Callable[[Iterable[GradedRow]], T],
-) -> Generator[GradedPart[T], None, None]:
-    """Grade a file with all cores, by graders that only compute; see grade_file."""
-    start_over()
-    with open_rows(path) as file:
-        yield from grade_file(file, graders, AskingHost(), own.of, note)
-
-
-def _prepare(graders: Sequence[PluginRef]) -> None:
+def prepare_graders(graders: Sequence[PluginRef]) -> None:
     """Start the fork server, if any grader needs it, while there are no threads yet."""
     for grader in map(plugins.grader, graders):
         if grader.child_function:

@@ -214,18 +214,16 @@ class UntilStopped(Step):
         return reported
 
     def admit(self, specs: Iterable[TrialSpec]) -> Iterator[TrialSpec]:
+        slots = self._n_slots
         for spec in specs:
             # A trial that waited for a machine would start there after the decision.
-            while not self._stopped and self._is_full(spec):
+            while not self._stopped and slots and self._n_running >= max(1, slots(spec)):
                 pause(_CHECK_S)
             if self._stopped:
                 return
             with self._lock:
                 self._n_running += 1
             yield spec
-
-    def _is_full(self, spec: TrialSpec) -> bool:
-        return self._n_slots is not None and self._n_running >= max(1, self._n_slots(spec))
 
 
 class Finished(Step):

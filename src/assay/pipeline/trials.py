@@ -226,7 +226,7 @@ def _made_from(spec: TrialSpec, trial: Trial) -> Trial:
     return msgspec.structs.replace(
         trial,
         id=spec.prompt.id,
-        trial_num=trial.trial_num or spec.number,
+        entry_number=trial.entry_number or spec.number,
         spec_hash=spec.hash,
         identity=spec.identity or UNSET,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from assay import plugins
+from assay import plugins, stats
 from assay.adapters.reading import ENDED
 from assay.errors import AssayError, InputError
 from assay.pipeline.material import SKILL_FILE, Skill, read_skill
@@ -157,12 +157,10 @@ def installed_skills(agent: PluginRef) -> tuple[list[Skill], list[str]]:
 def beside(skill: Skill, others: Sequence[Skill]) -> tuple[list[Skill], list[Path]]:
     """Return the other skills, each name once, and the copies of this one, which are left out."""
     kept = {other.name: other for other in reversed(others)}
-    copies = [o.folder for o in others if o.name == skill.name and not _is_same(o, skill)]
+    here = skill.folder.resolve()
+    named_alike = [other.folder for other in others if other.name == skill.name]
+    copies = [folder for folder in named_alike if folder.resolve() != here]
     return [other for name, other in sorted(kept.items()) if name != skill.name], copies
-
-
-def _is_same(one: Skill, other: Skill) -> bool:
-    return one.folder.resolve() == other.folder.resolve()
 
 
 def read_description(path: Path) -> str:
@@ -323,13 +321,11 @@ def _case_fires(row: _Row) -> CaseFires:
 
 
 def _rate(cases: Iterable[CaseFires]) -> TriggerRate | None:
-    from assay.stats.rates import rate_interval  # late: numpy
-
     counted = [(case.n_fired, case.n_measured) for case in cases if case.n_measured]
     if not counted:
         return None
     fired, measured = zip(*counted, strict=True)
-    rate, interval = rate_interval(fired, measured)
+    rate, interval = stats.rates.rate_interval(fired, measured)
     assert rate is not None
     assert interval is not None
     return TriggerRate(

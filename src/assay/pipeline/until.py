@@ -118,10 +118,27 @@ class UntilDecided:
                 self._finished[0, n] = measured
 
     def _count_in_turn(self) -> None:
+        """Count the trials whose turn it is, and look after each of them.
+
+        The plan ends if every prompt has had its turn and repeats would add nothing, or if so many
+        trials without one measured show that none will be: no key, no quota.
+        """
         while not self._is_over and self._n_counted in self._waiting:
-            self._count(*self._waiting.pop(self._n_counted))
+            arm, prompt_id, passed = self._waiting.pop(self._n_counted)
             self._n_counted += 1
-            self._look_at_all()
+            place = arm, self._number[prompt_id]
+            self._finished[place] += 1
+            if passed is not None:
+                self._measured[place] += 1
+                self._passed[place] += passed
+            self._look(is_last=False)
+            if self._is_over:
+                return
+            n_fresh = self._finished[_FRESH].sum()
+            is_hopeless = n_fresh >= _HOPELESS and not self._measured[_FRESH].any()
+            if is_hopeless or (self.decision.repeats_are_idle and self._is_whole_round()):
+                self._look(is_last=True)
+                self._is_over = True
 
     def _turn(self, spec: TrialSpec) -> tuple[bool, int, bytes, int]:
         prompt_id = spec.prompt.id
@@ -130,29 +147,6 @@ class UntilDecided:
 
     def _key(self, spec: TrialSpec) -> _Key:
         return self._arm_of(spec), spec.prompt.id, spec.number
-
-    def _count(self, arm: int, prompt_id: str, passed: bool | None) -> None:
-        place = arm, self._number[prompt_id]
-        self._finished[place] += 1
-        if passed is not None:
-            self._measured[place] += 1
-            self._passed[place] += passed
-
-    def _look_at_all(self) -> None:
-        """Look; end the plan if every prompt has had its turn and repeats would add nothing, or if
-        nothing can be measured."""
-        self._look(is_last=False)
-        if self._is_over:
-            return
-        idle = self.decision.repeats_are_idle and self._is_whole_round()
-        if idle or self._is_hopeless():
-            self._look(is_last=True)
-            self._is_over = True
-
-    def _is_hopeless(self) -> bool:
-        """Whether so many trials without one measured show that none will be: no key, no quota."""
-        n = self._finished[_FRESH].sum()
-        return bool(n >= _HOPELESS and not self._measured[_FRESH].any())
 
     def _is_whole_round(self) -> bool:
         counts = self._finished

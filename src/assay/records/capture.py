@@ -107,6 +107,9 @@ _CAUSE_WORDS = {
 }
 
 
+AGENT_CAUSES = frozenset(cause.value for cause in Cause if cause.measures_agent)
+
+
 def cause_words(cause: str) -> str:
     """The same of a cause in a row that any program may have written."""
     return _CAUSE_WORDS.get(cause, cause)
@@ -124,6 +127,16 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry_after_ms: float | None = msgspec.field(name="retryAfterMs", default=None)
     """The provider refused because of too many requests: how long to wait, in ms; 0 if it did not
     say."""
+
+    @property
+    def measures_agent(self) -> bool:
+        """Whether the trial counts against the agent; if not, it is no measurement at all."""
+        return self.cause.measures_agent
+
+    @property
+    def is_gradable(self) -> bool:
+        """Whether the graders are asked all the same: the agent is to blame, and has answered."""
+        return self.answered and self.measures_agent
 
 
 class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):

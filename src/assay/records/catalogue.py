@@ -29,7 +29,7 @@ from assay.records.reports import (
     Validation,
 )
 from assay.records.spec import Prompt
-from assay.records.trial import CaptureRow, FinishedTrial, TrialEntry, TrialResult
+from assay.records.trial import NUMBER, CaptureRow, FinishedTrial, TrialEntry, TrialResult
 
 type _Id = Annotated[str | int | float, Meta(extra_json_schema={"type": ["string", "number"]})]
 
@@ -149,7 +149,7 @@ _ALWAYS = {
     "Message": ("type", "content", "timestamp"),
     "ToolCall": ("type", "name", "status"),
     "Plan": ("type", "entries", "timestamp"),
-    "TrialEntry": ("trialNum", "output"),
+    "TrialEntry": (NUMBER, "output"),
     "TrialResult": ("id", "input", "k", "trials"),
     "Validation": ("id", "reference"),
 }

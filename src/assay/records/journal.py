@@ -17,6 +17,7 @@ from assay.records.capture import Failure, Identity
 from assay.records.files import copy_bytes, nameless_file, same_bytes, write_all
 from assay.records.rows import UNREADABLE, open_rows
 from assay.records.trial import Judged
+from assay.records.trial.views import NO_JSON, RowForm
 
 type Mode = Literal["new", "resume", "append", "overwrite"]
 type Kind = Literal["capture", "trials", "run"]
@@ -32,7 +33,7 @@ DERIVED = "choose another -o, or use --overwrite to replace it"
 """The same for commands whose output can be made again."""
 
 
-class RowKey(msgspec.Struct, rename="camel", gc=False):
+class RowKey(RowForm, msgspec.Struct, rename="camel", gc=False):
     """What identifies a row, what it was made from, and how it ended."""
 
     id: str
@@ -43,19 +44,20 @@ class RowKey(msgspec.Struct, rename="camel", gc=False):
     score: Any = None
     cwd: Any = None
     raw_lines: msgspec.Raw = msgspec.Raw()
-    trials: msgspec.Raw = msgspec.Raw()
+    trials: msgspec.Raw = NO_JSON
+    output: msgspec.Raw = NO_JSON
 
     @property
     def kind(self) -> Kind:
         """Which command wrote the row."""
         if self.raw_lines:
             return "run"
-        return "trials" if self.trials else "capture"
+        return "trials" if self.is_trials else "capture"
 
     @property
     def attempts(self) -> "list[Attempt]":
         """How each trial of the row ended."""
-        if self.trials:
+        if self.is_trials:
             return msgspec.json.decode(self.trials, type=list[Attempt])
         passed = self.score.get("pass") if isinstance(self.score, dict) else None
         return [Attempt(failure=self.failure, pass_=passed, cwd=self.cwd)]

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay.records.capture import AnyStep, Grade
+from assay.records.trial import NUMBER
 
 
 class Category(msgspec.Struct, kw_only=True, frozen=True):
@@ -29,7 +30,7 @@ class CalibrationSample(msgspec.Struct, kw_only=True, rename="camel"):
     """One failure to be looked at by a person."""
 
     id: str
-    trial_num: int | UnsetType = UNSET
+    number: int | UnsetType = msgspec.field(name=NUMBER, default=UNSET)
     input: str | list[str]
     output: str
     hint: str | UnsetType = UNSET
@@ -55,7 +56,7 @@ class LabelRow(msgspec.Struct, kw_only=True, rename="camel"):
     """One line of a labelling sheet: what a person needs to judge, and room for the verdict."""
 
     id: str
-    trial_num: int | UnsetType = UNSET
+    number: int | UnsetType = msgspec.field(name=NUMBER, default=UNSET)
     """Which trial of the prompt, in results of `assay trials`."""
     input: str | list[str] | UnsetType = UNSET
     output: str | UnsetType = UNSET
@@ -379,7 +380,7 @@ class Summary(msgspec.Struct, kw_only=True, rename="camel", gc=False):
     """The seed's SummaryResult; behind it the verdict and the cause, where there is one."""
 
     id: str
-    trial_num: int | UnsetType = UNSET
+    number: int | UnsetType = msgspec.field(name=NUMBER, default=UNSET)
     """Which trial of the prompt, in results of `assay trials`."""
     input: str
     """Turns of a conversation are joined with a line feed."""

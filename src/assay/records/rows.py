@@ -177,7 +177,7 @@ class RowFile:
     """One JSON object per line, blank lines left out. May be read as often as needed."""
 
     has_trials = False
-    """Whether these are the trials of a file of `assay trials`, each with its trialNum."""
+    """Whether these are the trials of a file of `assay trials`, each with its number."""
 
     def __init__(
         self, name: str, file: BinaryIO, *, hint: str = "", skip_unreadable: bool = False
@@ -303,28 +303,31 @@ class RowFile:
         for spot, line in self._placed_lines():
             yield self.place(spot), line
 
-    def split_into(self, out: BinaryIO) -> Sequence[int]:
-        """Write each trial as a row of its own; return the number of the line each came from."""
+    def rewritten(self, out: BinaryIO, rewrite: Callable[[Place, bytes], list[bytes]]) -> "RowFile":
+        """Write the lines that take the place of each line; rows of the result have our places."""
         came_from = array("Q")
-        for rows, lines in self.map(lambda part: part._split()):
-            out.write(rows)
-            came_from += lines
-        return came_from
+        for lines, numbers in self.map(lambda part: part._rewritten_lines(rewrite)):
+            out.write(lines)
+            came_from += numbers
+        made = RowFile(self.name, out, hint=self._hint, skip_unreadable=self._skip_unreadable)
+        made._lines_before = came_from
+        return made
 
-    def _split(self) -> "tuple[bytes, array[int]]":
-        split, came_from = list[bytes](), array("Q")
+    def _rewritten_lines(
+        self, rewrite: Callable[[Place, bytes], list[bytes]]
+    ) -> "tuple[bytes, array[int]]":
+        """Return the lines, and the number of the line that each comes from."""
+        made, came_from = list[bytes](), array("Q")
         for spot, line in self._placed_lines():
             try:
-                rows = [line.strip() + b"\n"]
-                if is_trials_row(line):
-                    rows = split_trials(self.place(spot), line)
+                lines = rewrite(self.place(spot), line)
             except InputError:
                 if not self._skip_unreadable:
                     raise
                 continue
-            split += rows
-            came_from.extend([spot.line] * len(rows))
-        return b"".join(split), came_from
+            made += lines
+            came_from.extend([spot.line] * len(lines))
+        return b"".join(made), came_from
 
     def row_at[T](self, spot: Spot, decoder: msgspec.json.Decoder[T]) -> T:
         """Read one row again, with other fields this time."""
@@ -383,7 +386,7 @@ class RowFile:
         try:
             return decode_line(decoder, self._place(number), line, hint=self._hint)
         except InputError:
-            repaired = _without_lone_surrogates(line)
+            repaired = without_lone_surrogates(line)
             if repaired is None:
                 raise
         # Ends after one more call: a repaired line has no lone surrogate left.
@@ -434,136 +437,6 @@ def open_rows(
 
 
 @contextmanager
-def open_trials(
-    path: Path | None, *, hint: str = "", skip_unreadable: bool = False
-) -> Iterator[RowFile]:
-    """Open a file of `assay capture` or of `assay trials`, or stdin, as one row for each trial.
-
-    The trials of a file of trials look like rows of capture, see split_trials. They are in a
-    temporary file: memory holds one row.
-    """
-    with open_rows(path, hint=hint, skip_unreadable=skip_unreadable) as rows:
-        first = next(rows.placed_rows(_KINDS), None)
-        if first is None or not first[1].is_trials:
-            yield rows
-            return
-        with temporary_file() as file:
-            split = RowFile(rows.name, file, hint=hint, skip_unreadable=skip_unreadable)
-            split.has_trials, split._lines_before = True, rows.split_into(file)
-            yield split
-
-
-class _Kind(msgspec.Struct, gc=False):
-    trials: msgspec.Raw = msgspec.Raw()
-    output: msgspec.Raw = msgspec.Raw()
-
-    @property
-    def is_trials(self) -> bool:
-        return bool(self.trials) and not self.output
-
-
-_KINDS = msgspec.json.Decoder(_Kind)
-_PIECES = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_OF_PROMPT = frozenset(
-    ("k", "trials", "passRate", "passAtK", "passExpK", "nMeasured", "perK", "failures")
-)
-"""What a row of trials says about all of them together."""
-
-
-class _Entry(msgspec.Struct, rename="camel", gc=False):
-    """What of one trial is put elsewhere, or must be there."""
-
-    output: str
-    duration: float = 0
-    first_response: float | msgspec.UnsetType = msgspec.UNSET
-    workspace_dir: str | msgspec.UnsetType = msgspec.UNSET
-    pass_: bool | None = msgspec.field(name="pass", default=None)
-    score: float | None = None
-
-
-_METADATA = msgspec.json.Decoder(dict[str, Any] | None)
-_ENTRIES = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None)
-_CHECKED_ENTRIES = msgspec.json.Decoder(list[_Entry] | None)
-_MOVED = frozenset(("duration", "firstResponse", "workspaceDir", "pass", "score", "reasoning"))
-
-
-def is_trials_row(line: bytes) -> bool:
-    """Whether a line holds all trials of a prompt, as `assay trials` writes them."""
-    if b'"trials"' not in line:
-        return False
-    try:
-        return _KINDS.decode(line).is_trials
-    except UNREADABLE:
-        repaired = _without_lone_surrogates(line)
-        return repaired is not None and is_trials_row(repaired)
-
-
-def split_trials(place: Place, line: bytes) -> list[bytes]:
-    """Return the trials of a row of `assay trials`, each as a row that capture would have written.
-
-    Each has the id of the prompt and its trialNum. When it started is not known: its timing begins
-    at 0. Unknown fields are kept.
-    """
-    try:
-        return _split(place, line)
-    except InputError:
-        repaired = _without_lone_surrogates(line)
-        if repaired is None:
-            raise
-    return _split(place, repaired)
-
-
-def _split(place: Place, line: bytes) -> list[bytes]:
-    row = decode_line(_PIECES, place, line)
-    shared = {name: value for name, value in row.items() if name not in _OF_PROMPT}
-    metadata = _decoded(place, row.get("metadata"), _METADATA) or {}
-    entries = _decoded(place, row["trials"], _ENTRIES) or []
-    checked = _decoded(place, row["trials"], _CHECKED_ENTRIES) or []
-    if not entries:
-        msg = f"{place}: `trials` is empty"
-        raise InputError(msg, hint="each row of `assay trials` has at least one trial")
-    return [
-        msgspec.json.encode(_trial_row(number, shared, metadata, *both)) + b"\n"
-        for number, both in enumerate(zip(entries, checked, strict=True), 1)
-    ]
-
-
-def _trial_row(
-    number: int,
-    shared: dict[str, msgspec.Raw],
-    metadata: dict[str, Any],
-    entry: dict[str, msgspec.Raw],
-    known: _Entry,
-) -> dict[str, Any]:
-    about = {name: value for name, value in metadata.items() if name != "workspaceDir"}
-    if known.workspace_dir is not msgspec.UNSET:
-        about["workspaceDir"] = known.workspace_dir
-    timing = {"start": 0, "end": known.duration, "total": known.duration}
-    if known.first_response is not msgspec.UNSET:
-        timing["firstResponse"] = known.first_response
-    row: dict[str, Any] = {"id": shared.get("id"), "trialNum": number, **shared}
-    row |= {name: value for name, value in entry.items() if name not in _MOVED}
-    row |= {"metadata": about, "timing": timing}
-    if known.pass_ is not None:
-        score = float(known.pass_) if known.score is None else known.score
-        more = {name: entry[name] for name in ("reasoning", "outcome") if name in entry}
-        row["score"] = {"pass": known.pass_, "score": score, **more}
-    return row
-
-
-def _decoded[T](
-    place: Place, value: msgspec.Raw | None, decoder: msgspec.json.Decoder[T]
-) -> T | None:
-    if not value:
-        return None
-    try:
-        return decoder.decode(value)
-    except UNREADABLE as error:
-        msg = f"{place}: {explain(error)}"
-        raise InputError(msg) from error
-
-
-@contextmanager
 def _seekable(path: Path | None) -> Iterator[BinaryIO]:
     if path is None:
         with _copy(sys.stdin.buffer) as copy:
@@ -599,7 +472,7 @@ _ESCAPES = (
 )
 
 
-def _without_lone_surrogates(line: bytes) -> bytes | None:
+def without_lone_surrogates(line: bytes) -> bytes | None:
     """Repair a row whose writer cut a character in two; None if that is not what is wrong."""
     # Group 1 is an escape to keep; where it is empty, the match is half a pair.
     repaired = re.sub(_ESCAPES, lambda found: found[1] or b"\\ufffd", line)

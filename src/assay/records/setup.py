@@ -13,7 +13,7 @@ import msgspec
 from assay.records.capture import Identity
 from assay.records.text import counted_noun
 from assay.records.trial import Trial
-from assay.records.views import NO_JSON, SetupView
+from assay.records.trial.views import NO_JSON, SetupView
 
 _UP = frozenset({"connected", "ready", "pending"})
 """What agents say of a server that works, or that may still be starting."""

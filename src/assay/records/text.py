@@ -36,9 +36,9 @@ def _escape(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
-def with_trial(row_id: str, trial_num: Any) -> str:
+def with_trial(row_id: str, number: Any) -> str:
     """Name a trial by its prompt, and by its number where that is known (of `assay trials`)."""
-    return f"{row_id} (trial {trial_num})" if trial_num else row_id
+    return f"{row_id} (trial {number})" if number else row_id
 
 
 def counted_noun(n: int, noun: str) -> str:

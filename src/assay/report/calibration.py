@@ -36,7 +36,7 @@ def _sample(number: int, sample: CalibrationSample) -> str:
     mark = fence(steps)
     hint = f"**Hint:** {sample.hint}\n\n" if sample.hint else ""
     boxes = "\n".join(f"- [ ] {choice}" for choice in _CHOICES)
-    name, asked = with_trial(sample.id, sample.trial_num), one_text(sample.input, "\n")
+    name, asked = with_trial(sample.id, sample.number), one_text(sample.input, "\n")
     return (
         f"## Sample {number}: {name}\n\n**Input:** {asked}\n\n{hint}"
         f"**Output:** {head(sample.output, 500)}\n\n"

@@ -1,12 +1,14 @@
 """The verdict of an experiment in one sentence, and what to look at first."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from assay.records.text import counted_noun
-from assay.stats.sequential import SequentialDecision
+
+if TYPE_CHECKING:  # its module needs numpy
+    from assay.stats.sequential import SequentialDecision
 
 _MINUTE_S = 60.0
 
@@ -23,7 +25,7 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     seconds: float = 0.0
 
 
-def verdict_code(pair: dict[str, Any], decision: SequentialDecision | None) -> str:
+def verdict_code(pair: dict[str, Any], decision: "SequentialDecision | None") -> str:
     """Return better, worse, same or not-enough-data."""
     if decision is not None:
         return str(decision.outcome) if decision.is_decided else "not-enough-data"
@@ -31,7 +33,7 @@ def verdict_code(pair: dict[str, Any], decision: SequentialDecision | None) -> s
 
 
 def sentence(
-    pair: dict[str, Any], decision: SequentialDecision | None, effort: Effort, margin: float
+    pair: dict[str, Any], decision: "SequentialDecision | None", effort: Effort, margin: float
 ) -> str:
     """Say whether a treatment helps, by how much, and what it took to find out.
 

@@ -11,7 +11,7 @@ from assay.records.capture import cause_words
 from assay.records.files import copy_part, temporary_file
 from assay.records.rows import RowFile
 from assay.records.text import visible, with_trial
-from assay.records.views import CsvView, GradeView, HasScoreView, MarkdownView
+from assay.records.trial.views import CsvView, GradeView, HasScoreView, MarkdownView
 from assay.report.text import fence, fixed, js_number, one_text, shorten
 
 type Style = Literal["jsonl", "markdown", "csv"]
@@ -82,7 +82,7 @@ def _inside_safely(text: str) -> str:
 def _line(inside: Callable[[str], str], row: CsvView, more: str = "") -> str:
     hint = inside(row.hint) if row.hint else ""
     errors = "true" if row.tool_errors else "false"
-    trial = "" if row.trial_num is None else f",{row.trial_num}"
+    trial = "" if row.number is None else f",{row.number}"
     return (
         f'"{inside(row.id)}"{trial},"{inside(one_text(row.input, " | "))}","{hint}",'
         f'"{inside(row.output)}",{errors},{js_number(row.timing.total)}{more}\n'
@@ -108,12 +108,15 @@ class _Totals(msgspec.Struct):
 
     n_rows: int = 0
     n_graded: int = 0
+    n_failed: int = 0
+    """Not graded, and still counted as failed: a failure of the agent's own."""
     n_passed: int = 0
     score_sum: float = 0.0
 
     def add(self, more: "_Totals") -> None:
         self.n_rows += more.n_rows
         self.n_graded += more.n_graded
+        self.n_failed += more.n_failed
         self.n_passed += more.n_passed
         self.score_sum += more.score_sum
 
@@ -135,14 +138,15 @@ def write_markdown(rows: RowFile, out: BinaryIO, generated: str) -> None:
 def _top(totals: _Totals, generated: str, what: str) -> str:
     summary = ""
     if totals.n_graded:
-        rate = fixed(100 * totals.n_passed / totals.n_graded, 1)
+        n_measured = totals.n_graded + totals.n_failed
+        rate = fixed(100 * totals.n_passed / n_measured, 1)
         summary = (
             "## Summary\n\n"
-            f"- **Pass rate**: {totals.n_passed}/{totals.n_graded} ({rate}%)\n"
-            f"- **Average score**: {fixed(totals.score_sum / totals.n_graded, 3)}\n"
+            f"- **Pass rate**: {totals.n_passed}/{n_measured} ({rate}%)\n"
+            f"- **Average score**: {fixed(totals.score_sum / n_measured, 3)}\n"
         )
-        if totals.n_graded < totals.n_rows:
-            summary += f"- **Not graded**: {totals.n_rows - totals.n_graded}\n"
+        if n_measured < totals.n_rows:
+            summary += f"- **Not graded**: {totals.n_rows - n_measured}\n"
         summary += "\n"
     return (
         f"# Evaluation Results\n\nGenerated: {generated}\nTotal: {totals.n_rows} {what}\n\n"
@@ -156,6 +160,8 @@ def _sections(blocks: Iterable[list[MarkdownView]]) -> tuple[bytes, _Totals]:
         scores = [row.score for row in block if row.score is not None]
         totals.n_rows += len(block)
         totals.n_graded += len(scores)
+        if len(scores) < len(block):
+            totals.n_failed += sum(row.passed is False for row in block if row.score is None)
         totals.n_passed += sum(score.pass_ for score in scores)
         totals.score_sum += sum(score.score for score in scores)
         texts.append(visible("".join(map(_section, block))).encode())
@@ -170,7 +176,7 @@ def _section(row: MarkdownView) -> str:
     troubles = _troubles(row) if row.tool_errors or row.failure or row.error or row.errors else ""
     asked = shorten(one_text(row.input, " → "), 100)
     return (
-        f"### {with_trial(row.id, row.trial_num)}\n\n**Input**: {asked}\n\n{hint}"
+        f"### {with_trial(row.id, row.number)}\n\n**Input**: {asked}\n\n{hint}"
         f"**Output**:\n{mark}\n{output}\n{mark}\n\n{verdict}{troubles}---\n\n"
     )
 

@@ -13,7 +13,7 @@ from assay.records.reports import BalanceAnalysis, Summary
 from assay.records.rows import RowFile
 from assay.records.setup import Problems, SetupReader, counted
 from assay.records.text import visible, visible_line, with_trial
-from assay.records.views import (
+from assay.records.trial.views import (
     DetailView,
     MessageText,
     SetupView,
@@ -56,7 +56,7 @@ def _summarize(row: SummaryView, setups: SetupReader) -> Summary:
     score = row.score
     return Summary(
         id=row.id,
-        trial_num=row.trial_num or UNSET,
+        number=row.number or UNSET,
         input=one_text(row.input, "\n"),
         output=row.output,
         tool_calls=[step.name for step in row.trajectory if step.type == "tool_call"],
@@ -115,13 +115,13 @@ def _setup_lines(rows: RowFile, setups: SetupReader) -> list[str]:
 
 
 def _section(row: DetailView, setups: SetupReader) -> str:
-    trial = f"-trial-{row.trial_num}" if row.trial_num else ""
+    trial = f"-trial-{row.number}" if row.number else ""
     mark = f"[→{row.id}{trial}-step-"
     steps = [f"{n}. {_step(step, f'{mark}{n}]')}\n" for n, step in enumerate(row.trajectory, 1)]
     lacked = "; ".join(setups.problems_in(row))
     warning = f"**UNHEALTHY:** {visible_line(lacked)}\n\n" if lacked else ""
     return (
-        f"## Evaluation Record: {with_trial(row.id, row.trial_num)}\n\n{warning}"
+        f"## Evaluation Record: {with_trial(row.id, row.number)}\n\n{warning}"
         f"**Input:** {one_text(row.input, '\n')}\n\n"
         f"**Trajectory:**\n{''.join(steps)}\n"
         f"**Output:** {shorten(row.output, 200)}\n\n{'\n'.join(_facts(row))}\n\n---\n\n"

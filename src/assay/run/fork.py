@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import NoReturn
 
@@ -35,7 +35,7 @@ type AnswerLines = Callable[[bytes], Iterator[bytes]]
 PID = struct.Struct("=q")
 FDS = 5
 """A process is given three pipes (lines to read, answers to write, and one to wake the reader), the
-file for its unwritten answers (see Unwritten) and the one for what it prints."""
+file for its unwritten answers (see UnwrittenAnswers) and the one for what it prints."""
 NO_PIPES = 74
 """Exit code of a forked process that could not write its answers. They are kept nevertheless."""
 _BLOCK = 64 * 1024
@@ -95,7 +95,14 @@ def fork_here(fds: Sequence[int]) -> int:
     try:
         pid = os.fork()
         if pid == 0:
-            _begin(parent, fds, before)
+            try:
+                family.die_with(parent)
+                fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in fds]  # see serve_forks
+                leave_parent(keep=fds)
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                _answer_lines(fds)
+            finally:
+                os._exit(1)
         return pid
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -110,17 +117,6 @@ def fork_process() -> int:
     with _FORKING, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
-
-
-def _begin(parent: int, fds: Sequence[int], signals: Iterable[int]) -> NoReturn:
-    try:
-        family.die_with(parent)
-        fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in fds]  # see serve_forks
-        leave_parent(keep=fds)
-        signal.pthread_sigmask(signal.SIG_SETMASK, signals)
-        _answer_lines(fds)
-    finally:
-        os._exit(1)
 
 
 def serve_forks(control: socket.socket) -> NoReturn:
@@ -295,7 +291,7 @@ def _answer_lines(fds: Sequence[int]) -> NoReturn:
         os._exit(code)
 
 
-class Unwritten:
+class UnwrittenAnswers:
     """Where a process keeps answers that it has not written yet, for when it dies over the next.
 
     A file that the process maps and the reader holds open. It is read only once the process is
@@ -320,13 +316,14 @@ class Unwritten:
     @staticmethod
     def read(fd: int, n_received: int) -> bytes:
         """Return the answers of a dead process after those that were received."""
-        n_before, end = Unwritten.HEADER.unpack(os.pread(fd, Unwritten.HEADER.size, 0))
+        header = UnwrittenAnswers.HEADER
+        n_before, end = header.unpack(os.pread(fd, header.size, 0))
         # Some of these may have been written just before it died.
-        start = Unwritten.HEADER.size + n_received - n_before
+        start = header.size + n_received - n_before
         return os.pread(fd, max(0, end - start), start)
 
 
-_FILE_SIZE = Unwritten.HEADER.size + Unwritten.SIZE
+_FILE_SIZE = UnwrittenAnswers.HEADER.size + UnwrittenAnswers.SIZE
 
 
 class _Answers:
@@ -341,8 +338,8 @@ class _Answers:
         self._fd = fd
         self._wake_fd = wake_fd
         self._file = mmap.mmap(unwritten_fd, 0)
-        self._header = memoryview(self._file)[: Unwritten.HEADER.size].cast("Q")
-        self._header[1] = self._end = Unwritten.HEADER.size
+        self._header = memoryview(self._file)[: UnwrittenAnswers.HEADER.size].cast("Q")
+        self._header[1] = self._end = UnwrittenAnswers.HEADER.size
         self._write_at_s = time.monotonic() + _GROUP_S
 
     def add(self, line: bytes) -> None:
@@ -351,7 +348,7 @@ class _Answers:
         end = start + len(line)
         if end > _FILE_SIZE:
             self.write()
-            if len(line) > Unwritten.SIZE:
+            if len(line) > UnwrittenAnswers.SIZE:
                 self._write(line)
                 return
             start, end = self._end, self._end + len(line)
@@ -363,8 +360,8 @@ class _Answers:
 
     def write(self) -> None:
         """Write what there is, and wake the reader."""
-        if self._end > Unwritten.HEADER.size:
-            self._write(self._file[Unwritten.HEADER.size : self._end])
+        if self._end > UnwrittenAnswers.HEADER.size:
+            self._write(self._file[UnwrittenAnswers.HEADER.size : self._end])
         self._write_at_s = time.monotonic() + _GROUP_S
 
     def _write(self, data: bytes) -> None:
@@ -380,7 +377,7 @@ class _Answers:
             except OSError:  # the function closed all files, or nobody reads any more
                 os._exit(NO_PIPES)
         # In this order: without an end nothing is read twice.
-        self._header[1] = self._end = Unwritten.HEADER.size
+        self._header[1] = self._end = UnwrittenAnswers.HEADER.size
         self._header[0] += len(data)
         self._wake()
 

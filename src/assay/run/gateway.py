@@ -162,7 +162,9 @@ class Gateway:
             client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             server.sendall(rest)
         else:
-            first = b"%s %s %s\r\n" % (method, _path(url), version)
+            split = urlsplit(url)
+            path = (split.path or "/") + (f"?{split.query}" if split.query else "")
+            first = b"%s %s %s\r\n" % (method, path.encode("latin-1"), version)
             server.sendall(first + head[request.end() :] + rest)
         client.settimeout(None)
         return server
@@ -197,12 +199,6 @@ def _place(url: str) -> tuple[str, int] | None:
     if split.scheme not in _DEFAULT_PORTS or not split.hostname or not port:
         return None
     return split.hostname, port
-
-
-def _path(url: str) -> bytes:
-    split = urlsplit(url)
-    path = (split.path or "/") + (f"?{split.query}" if split.query else "")
-    return path.encode("latin-1")
 
 
 def _refusal(status: str) -> bytes:

@@ -48,7 +48,8 @@ class Quota(Protocol):
 
 def open_quota(limits: Limits) -> Quota:
     """Return new limits for one trial. Raises AssayError where there is no means for them."""
-    needed = _controllers(limits)
+    given = {"memory": limits.memory_bytes, "cpu": limits.cpus}
+    needed = tuple(name for name, value in given.items() if value is not None)
     bases = _group_bases(needed)
     if bases is not None:
         return _Groups(limits, bases)
@@ -82,7 +83,7 @@ class _Groups:
     """Control groups of the trial's own, one below each base."""
 
     def __init__(self, limits: Limits, bases: tuple[str, ...]) -> None:
-        self.by = "cgroup v2" if _is_v2(bases[0]) else "cgroup v1"
+        self.by = "cgroup v2" if Path(bases[0], "cgroup.controllers").exists() else "cgroup v1"
         name = f"assay-{os.getpid()}-{next(_counter)}"
         self._folders = [Path(base, name) for base in bases]
         self._n_killed = 0
@@ -174,11 +175,6 @@ class _EachProcess:
         return [there[(first + number) % len(there)] for number in range(n_cpus)]
 
 
-def _controllers(limits: Limits) -> tuple[str, ...]:
-    given = {"memory": limits.memory_bytes, "cpu": limits.cpus}
-    return tuple(name for name, value in given.items() if value is not None)
-
-
 def _set_limits(folder: Path, limits: Limits) -> None:
     memory, cpus = limits.memory_bytes, limits.cpus
     quota = None if cpus is None else max(1000, round(cpus * _PERIOD_US))
@@ -249,10 +245,6 @@ def _can_make(base: Path) -> bool:
         return os.access(folder / "cgroup.procs", os.W_OK)
     finally:
         folder.rmdir()
-
-
-def _is_v2(base: str) -> bool:
-    return Path(base, "cgroup.controllers").exists()
 
 
 def _mounts() -> dict[str, str]:

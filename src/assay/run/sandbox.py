@@ -70,7 +70,7 @@ def sandboxed(
 
     A helper is a command that is started first, inside, and becomes argv.
     """
-    shown = _Shown(env.get("PATH", os.defpath), view)
+    shown = _VisiblePaths(env.get("PATH", os.defpath), view)
     words = [*_own_system(network=network), *_etc(view.etc)]
     for folder in ("/tmp", "/var/tmp"):
         words += ["--bind", f"{view.home}/tmp", folder]
@@ -143,7 +143,7 @@ def _own_entry(passwd: bytes) -> bytes:
     return f"user:x:{os.getuid()}:{os.getgid()}::/:/bin/sh\n".encode()
 
 
-class _Shown:
+class _VisiblePaths:
     """Collects what to show read-only, each path once."""
 
     def __init__(self, search: str, view: View) -> None:

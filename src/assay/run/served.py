@@ -216,7 +216,15 @@ class _Served:
             if left_s <= 0:
                 msg = f"gave no answer in {timeout_s:g} s"
                 raise PluginError(msg)
-            self._wait(min(left_s, _STOP_S))
+            raise_if_stopping()
+            poll = select.poll()
+            poll.register(self._wake_fd, select.POLLIN)
+            unsent_to = self._process.unsent_to
+            if unsent_to is not None:
+                poll.register(unsent_to, select.POLLOUT)
+            poll.poll(min(left_s, _STOP_S) * 1000)
+            if unsent_to is not None:
+                self._process.write(b"")  # sends what is queued
             self._printed.show()
             more_can_come = self._receive()
             nothing_new = len(self._received) == searched
@@ -234,18 +242,6 @@ class _Served:
         answers = bytes(self._received[:end])
         del self._received[:end]
         return answers
-
-    def _wait(self, longest_s: float) -> None:
-        """Wait until there is something to read or room to write, or the time is over."""
-        raise_if_stopping()
-        poll = select.poll()
-        poll.register(self._wake_fd, select.POLLIN)
-        unsent_to = self._process.unsent_to
-        if unsent_to is not None:
-            poll.register(unsent_to, select.POLLOUT)
-        poll.poll(longest_s * 1000)
-        if unsent_to is not None:
-            self._process.write(b"")  # sends what is queued
 
     def _receive(self) -> bool:
         """Read what is there; return whether more can come."""
@@ -322,7 +318,7 @@ class ServedFunction(_Served):
     def __init__(self, function: str, argument: str) -> None:
         out, answers = os.pipe()
         wake_fd, wake_write_end = os.pipe()
-        self._unwritten = fork.Unwritten.open()
+        self._unwritten = fork.UnwrittenAnswers.open()
         printed = _Printed(shown=True)
         call = Call(
             function=function,
@@ -356,7 +352,7 @@ class ServedFunction(_Served):
 
     def _receive_rest(self) -> None:
         self._receive()
-        rest = fork.Unwritten.read(self._unwritten, self._n_received)
+        rest = fork.UnwrittenAnswers.read(self._unwritten, self._n_received)
         self._received += rest
         self._n_received += len(rest)
         os.close(self._unwritten)

@@ -76,6 +76,8 @@ class Snapshot:
         n_in = sum(after[name].n_lines or 0 for name in created)
         n_out = sum(before[name].n_lines or 0 for name in deleted)
         more_in, more_out = _differing_lines([(before[name], after[name]) for name in modified])
+        tree = _hash_tree(str(self._folder), self._written_paths)
+        _just_left.add(tree)
         return WorkspaceChanges(
             created=[_shown(name) for name in created[:_MOST_LISTED]],
             modified=[_shown(name) for name in modified],
@@ -83,13 +85,8 @@ class Snapshot:
             n_files=len(created) + len(modified) + len(deleted),
             insertions=n_in + more_in,
             deletions=n_out + more_out,
-            tree=self._tree(),
+            tree=tree,
         )
-
-    def _tree(self) -> str:
-        tree = _hash_tree(str(self._folder), self._written_paths)
-        _just_left.add(tree)
-        return tree
 
     def _read(self, names: Iterable[str]) -> dict[str, _File]:
         outputs = _our_outputs()

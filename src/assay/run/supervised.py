@@ -52,7 +52,7 @@ def call_supervised(
     All that it starts must have a mark that begins with the token: it is ended with it. The process
     has the environment env, and these variables as well.
     """
-    outer = _Outer.take(dict(env))
+    outer = _OuterProcess.take(dict(env))
     exit_code: int | None = None
     try:
         exit_code = outer.call(function, (argument, token, dict(variables or {})))
@@ -69,10 +69,10 @@ def call_supervised(
             end_leftovers(token)
 
 
-class _Outer:
+class _OuterProcess:
     """The outer process, which serves one call after the other."""
 
-    _idle: ClassVar[list["_Outer"]] = []
+    _idle: ClassVar[list["_OuterProcess"]] = []
 
     def __init__(self, env: dict[str, str]) -> None:
         leave_orphans()  # as our child, the inner process would be killed with the outer one
@@ -96,20 +96,20 @@ class _Outer:
             os.close(theirs)
 
     @staticmethod
-    def take(env: dict[str, str]) -> "_Outer":
+    def take(env: dict[str, str]) -> "_OuterProcess":
         """Return one that has this environment and is not in use."""
         while True:
             try:
-                outer = _Outer._idle.pop()
+                outer = _OuterProcess._idle.pop()
             except IndexError:
-                return _Outer(env)
+                return _OuterProcess(env)
             if outer._env == env and not outer._process.poll():
                 return outer
             outer.end()
 
     def give_back(self) -> None:
         """Keep it for the next call."""
-        _Outer._idle.append(self)
+        _OuterProcess._idle.append(self)
 
     def call(self, function: str, order: Any) -> int | None:
         """Return how the inner process ended, as subprocess does; None if the outer one has."""

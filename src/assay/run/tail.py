@@ -94,7 +94,10 @@ class Tail:
         # Before the first line is given away: whoever takes it may fail.
         lines = self._clean(chunk)
         self.offset += len(chunk)
-        self._mark(t_ms)
+        if self.marks and self.marks[-1][1] == t_ms:
+            self.marks[-1] = (self.offset, t_ms)
+        else:
+            self.marks.append((self.offset, t_ms))
         for line, cut in lines:
             yield RawLine(t_ms, line, cut)
 
@@ -120,12 +123,6 @@ class Tail:
         self.offset = self._line_start = 0
         self.marks.clear()
         return os.pread(self.fd, _CHUNK, 0)
-
-    def _mark(self, t_ms: int) -> None:
-        if self.marks and self.marks[-1][1] == t_ms:
-            self.marks[-1] = (self.offset, t_ms)
-        else:
-            self.marks.append((self.offset, t_ms))
 
     def _clean(self, chunk: bytes) -> list[tuple[bytes, bool]]:
         """Return the lines that the chunk completes, secrets masked; mask the file itself, too.

@@ -6,6 +6,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from assay.compare.report import CompareOptions
+from assay.records.trial.files import entries_of, number_of
 from assay.report.page import HtmlFile, HtmlRow, write_html
 from assay.viewer.index import Index
 from assay.viewer.labels import label_file, read_run_labels
@@ -64,9 +65,8 @@ class _Rows:
         if b'"raw"' not in line and b'"evidence"' not in line:
             return  # most rows name no files: not worth decoding
         row = msgspec.json.decode(line)
-        entries = row.get("trials", [row])
-        for entry in entries:
-            n = int(entry.get("trialNum", 1))
+        for entry in entries_of(row):
+            n = number_of(entry)
             log = game_log(run.path.parent, entry)
             if log is not None and log.stat().st_size <= self._logs_left:
                 data = log.read_bytes()

@@ -23,10 +23,10 @@ from assay.compare.columns import (
     Columns,
     RunFacts,
 )
-from assay.compare.runs import Run, impossible_rows, make_run
+from assay.compare.runs import Run, failed_ungraded, impossible_rows, make_run
 from assay.records.private import cache_root
 from assay.records.rows import UNREADABLE, line_blocks
-from assay.records.trials import Kind, kind_of
+from assay.records.trial.files import Kind, kind_of
 
 _BLOCK = 1024 * 1024
 _VERSION = 6  # of the layout on disk; an index of another version is made again
@@ -69,7 +69,7 @@ class Index:
         self._lock_fd = -1
         self.folder = self._claim(keep=keep)
         self.meta = self._load()
-        self._mapped: Block | None = None
+        self._judged: Block | None = None
 
     def refresh(self) -> bool:
         """Read what was added; return whether anything changed."""
@@ -84,7 +84,7 @@ class Index:
         _extend(self.path, self.folder, meta)
         meta.sample = self.sampled(meta.size)
         self._save(meta)
-        self.meta, self._mapped = meta, None
+        self.meta, self._judged = meta, None
         return (before.n_trials, before.n_bad) != (meta.n_trials, meta.n_bad)
 
     @property
@@ -94,24 +94,36 @@ class Index:
 
     @property
     def columns(self) -> Block:
-        """All rows and their trials, in the order of the file; mapped from disk."""
+        """All rows and their trials, in the order of the file, with verdicts as they are compared.
+
+        They are mapped from disk.
+        """
         # Both are read once: another thread may refresh meanwhile.
-        mapped, meta = self._mapped, self.meta
-        if mapped is None or len(mapped.rows["id"]) != meta.n_rows:
-            mapped = self._mapped = Block(
-                {name: self._map(f"rows.{name}", ROW[name], meta.n_rows) for name in ROW},
-                {name: self._map(f"trials.{name}", TRIAL[name], meta.n_trials) for name in TRIAL},
-            )
-        return mapped
+        judged, meta = self._judged, self.meta
+        if judged is None or len(judged.rows["id"]) != meta.n_rows:
+            judged = self._stored(meta)
+            failed = failed_ungraded(judged.trials, meta.facts.causes)
+            for name in ("passed", "score") if failed.any() else ():
+                values = judged.trials[name]
+                if not np.isnan(values).all():  # of a grader that only passes or fails
+                    judged.trials[name] = np.where(failed, 0.0, values)
+            self._judged = judged
+        return judged
+
+    def _stored(self, meta: IndexMeta) -> Block:
+        return Block(
+            {name: self._map(f"rows.{name}", ROW[name], meta.n_rows) for name in ROW},
+            {name: self._map(f"trials.{name}", TRIAL[name], meta.n_trials) for name in TRIAL},
+        )
 
     def run(self, label: str) -> Run:
         """Return the same columns as a run to be compared."""
-        facts, columns = self.meta.facts, self.columns
+        meta = self.meta
+        facts, columns = meta.facts, self._stored(meta)
         texts = (text for _, block in self.text_blocks() for text in _TEXT.decode_lines(block))
         # The file may have grown since the columns were taken.
         ids = [prompt_id for prompt_id, _ in islice(texts, len(columns.rows["id"]))]
-        taken = Block(dict(columns.rows), dict(columns.trials))  # make_run empties it
-        return make_run(label, self.path, facts, ids, taken)
+        return make_run(label, self.path, facts, ids, columns)
 
     def text(self, row: int) -> tuple[str, str]:
         """Return id and beginning of the input of a row."""
@@ -134,7 +146,7 @@ class Index:
 
     def close(self) -> None:
         """Release the lock, the mapped columns and a temporary folder."""
-        self._mapped = None
+        self._judged = None
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1

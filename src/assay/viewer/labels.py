@@ -15,12 +15,13 @@ from msgspec import UNSET
 from assay.compare.sampling import SHEET_ROWS, draw_sheet, sheet_lines
 from assay.errors import AssayError
 from assay.records.reports import LabelRow
-from assay.records.rows import open_rows, open_trials
+from assay.records.rows import open_rows
 from assay.records.text import with_trial
-from assay.records.views import StepsView
+from assay.records.trial import NUMBER
+from assay.records.trial.files import open_trials
+from assay.records.trial.views import StepsView, shown_trials
 from assay.stats.agreement import Agreement, measure_agreement
 from assay.viewer.index import Index
-from assay.viewer.library import entry_of
 from assay.viewer.prompts import Prompts
 
 WORDS = ("pass", "fail", "ambiguous")
@@ -51,7 +52,7 @@ class LabelSheet:
             rows = [msgspec.to_builtins(row) for row in self._rows]
         for row in rows:
             row.pop("graderVersion", None)
-            name = with_trial(row["id"], row.get("trialNum"))
+            name = with_trial(row["id"], row.get(NUMBER))
             row["trajectory"] = self._steps.get(name, [])
             row["label"] = _word(row.get("label"))
         return {"file": str(self._target), "rows": rows}
@@ -90,12 +91,12 @@ def _drawn_rows(results: Path, key: str) -> list[LabelRow]:
 
 def _steps_of(results: Path, rows: list[LabelRow]) -> dict[str, Any]:
     """Read the steps of the drawn rows; very long ones are left out."""
-    wanted = {with_trial(row.id, row.trial_num): row.output for row in rows}
+    wanted = {with_trial(row.id, row.number): row.output for row in rows}
     found: dict[str, Any] = {}
     with open_trials(results, skip_unreadable=True) as file:
         for row in file.rows(msgspec.json.Decoder(StepsView)):
             # A sheet may hold no outputs; where it does, of repeated ids only that row counts.
-            name = with_trial(row.id, row.trial_num)
+            name = with_trial(row.id, row.number)
             output = wanted.get(name)
             same = name in wanted and (output is UNSET or output == row.output)
             if same and len(bytes(row.trajectory)) <= _MOST_STEPS_BYTES:
@@ -139,16 +140,19 @@ def read_run_labels(index: Index, sheet: Path) -> RunLabels:
     prompts = Prompts([index])
     pairs = []
     for row in _readable_rows(sheet):
-        number = row.trial_num or 1
+        number = row.number or 1
         word, prompt = _word(row.label), prompts.find(row.id)
         place = prompts.file_row(0, prompt) if prompt is not None else None
         if word not in WORDS or place is None:
             continue
-        entry = entry_of(msgspec.json.decode(index.line(place)), number)
-        if entry is None or (row.output is not UNSET and row.output != entry.get("output")):
+        about, trials = shown_trials(index.line(place))
+        named = (one for one in trials if not about.is_trials or one.number == number)
+        trial = next(named, None)
+        if trial is None or (row.output is not UNSET and row.output != trial.output):
             continue
         found.words.setdefault(row.id, {})[number] = word
-        passed = _verdict(entry)
+        # No grader was asked about a trial that did not come to its end.
+        passed = trial.verdict if trial.is_finished else None
         if passed is not None and word != "ambiguous":
             pairs.append((word == "pass", passed))
             if (word == "pass") != passed:
@@ -165,12 +169,3 @@ def _readable_rows(sheet: Path) -> list[LabelRow]:
         return _stored_rows(sheet)
     except AssayError:  # the page Label says what is wrong with it
         return []
-
-
-def _verdict(entry: dict[str, Any]) -> bool | None:
-    """The grader's verdict on a trial; one that is no measurement has none."""
-    failure, score = entry.get("failure"), entry.get("score")
-    if isinstance(failure, dict) and not failure.get("answered"):
-        return None
-    passed = score.get("pass") if isinstance(score, dict) else entry.get("pass")
-    return passed if isinstance(passed, bool) else None

@@ -16,8 +16,9 @@ from assay.errors import InputError
 from assay.records.live import read_live
 from assay.records.raw_streams import Attempt, KeptStream, named_streams, place_inside
 from assay.records.rows import UNREADABLE, read_lines
-from assay.records.trials import detect_kind
-from assay.records.views import MadeByView
+from assay.records.trial import NUMBER
+from assay.records.trial.files import detect_kind
+from assay.records.trial.views import MadeByView
 from assay.viewer.index import Index
 from assay.viewer.leaderboard import Leaderboard
 from assay.viewer.overview import OpenRun
@@ -188,14 +189,6 @@ _MOST_KEPT_FILES = 40
 _LOG_HEAD = b'{"type": "header",'
 
 
-def entry_of(row: dict[str, Any], number: int) -> dict[str, Any] | None:
-    """Return the part of a row that holds one trial."""
-    if "trials" not in row:
-        return row
-    trials = row["trials"] if isinstance(row["trials"], list) else []
-    return next((one for one in trials if one.get("trialNum") == number), None)
-
-
 def game_log(base: Path, entry: dict[str, Any]) -> Path | None:
     """Find the event log of a game; evidence names it relative to the folder of the results."""
     metadata = entry.get("metadata")
@@ -224,7 +217,7 @@ def raw_files(
     retried = entry.get("retried")
     attempt = Attempt(
         prompt_id,
-        entry.get("trialNum", 1),
+        entry.get(NUMBER, 1),
         len(retried) if isinstance(retried, list) else 0,
     )
     streams = filter(_is_printed, named_streams(base, entry.get("raw"), attempt))

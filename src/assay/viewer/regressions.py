@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from assay.records.capture import cause_words
+from assay.records.trial.views import shown_trials
 from assay.report.pull_request import Regression, Regressions
 from assay.viewer.overview import OpenRun
 from assay.viewer.prompts import Prompts
@@ -55,17 +53,6 @@ def _telling_trial(run: OpenRun, row: int | None, *, passed: bool) -> tuple[int,
     """Return the number of the first trial that passed, or failed, and why."""
     if row is None:
         return 1, ""
-    decoded = msgspec.json.decode(run.index.line(row))
-    if not isinstance(decoded.get("trials"), list):
-        return 1, _reason(decoded, decoded.get("score"))
-    entries = [one for one in decoded["trials"] if isinstance(one, dict)]
-    chosen = next((one for one in entries if one.get("pass") is passed), None)
-    return (int(chosen.get("trialNum", 1)), _reason(chosen, chosen)) if chosen else (1, "")
-
-
-def _reason(entry: dict[str, Any], grade: Any) -> str:
-    failure = entry.get("failure")
-    if isinstance(failure, dict):
-        return f"{cause_words(str(failure.get('cause')))}: {failure.get('message') or ''}"
-    reasoning = grade.get("reasoning") if isinstance(grade, dict) else None
-    return reasoning if isinstance(reasoning, str) else ""
+    _, trials = shown_trials(run.index.line(row))
+    chosen = next((trial for trial in trials if trial.passed is passed), None)
+    return (chosen.number, chosen.why) if chosen else (1, "")

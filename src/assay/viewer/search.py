@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from assay.compare.columns import Columns, Ints
+from assay.records.trial.files import entries_of
 from assay.viewer.overview import OpenRun
 from assay.viewer.prompts import Bools, Prompts
 from assay.viewer.query import (
@@ -113,13 +114,9 @@ class _Look:
         first, last = self._first[row : row + 2].tolist()
         decoded = msgspec.json.decode(self.run.index.line(row))
         row_id = str(decoded.get("id"))
-        entries = decoded.get("trials")
-        entries = entries if isinstance(entries, list) else [decoded]
         found: list[dict[str, Any]] = []
-        for trial, entry in zip(range(first, last), entries, strict=False):
-            if isinstance(entry, dict) and matches_trial(
-                self.terms, self._facts(row, trial, row_id)
-            ):
+        for trial, entry in zip(range(first, last), entries_of(decoded), strict=False):
+            if matches_trial(self.terms, self._facts(row, trial, row_id)):
                 matching = islice(hits(self.terms, entry, decoded.get("input")), _MOST_OF_TRIAL)
                 found += [self._hit(row_id, trial, part) for part in matching]
         # Of rows with one id only the last is shown anywhere.

@@ -11,8 +11,9 @@ import msgspec
 
 from assay import __version__
 from assay.compare.report import CompareOptions
+from assay.records.trial.files import entry_of
 from assay.viewer.labels import LabelSheet, RunLabels, label_file, read_run_labels
-from assay.viewer.library import Library, entry_of, game_log, raw_files
+from assay.viewer.library import Library, game_log, raw_files
 from assay.viewer.overview import OpenRun, overview
 from assay.viewer.prompts import Prompts, Query
 from assay.viewer.search import Searcher

@@ -25,12 +25,14 @@ from assay.cli.parameters import (
     Decorator,
     WithSandbox,
     concurrency_option,
+    env_option,
     help_option,
     isolate_option,
     model_option,
     progress_option,
     rate_option,
     retries_option,
+    stall_option,
 )
 from assay.cli.progress import Progress
 from assay.errors import Interrupted
@@ -53,7 +55,7 @@ from assay_arc.online import (
     start_card,
 )
 from assay_arc.report import unmeasured_words
-from assay_arc.run import DEFAULT_TIMEOUT_MS, ArcRun, Pace, PlannedOptions
+from assay_arc.run import DEFAULT_TIMEOUT_MS, ArcRun, PlannedOptions
 from assay_arc.store import (
     META,
     RECORDED,
@@ -67,9 +69,6 @@ from assay_arc.store import (
     write_json,
 )
 from assay_arc.world import NOT_OFFERED
-
-positive = click.FloatRange(min=0, min_open=True)
-
 
 ablation_options: list[Decorator] = [
     click.option(
@@ -210,26 +209,14 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "-t",
     "--timeout",
-    type=positive,
+    type=click.FloatRange(min=0, min_open=True),
     metavar="MS",
     help="Time limit for a game, in milliseconds. Default: 1800000 (30 minutes).",
 )
-@click.option(
-    "--stall",
-    type=positive,
-    metavar="SECONDS",
-    help="Kill an agent that prints nothing for this many seconds. Default: never.",
-)
+@stall_option
 @isolate_option
 @with_options(confinement_options)
-@click.option(
-    "--env",
-    "env_names",
-    multiple=True,
-    metavar="NAME",
-    help="If agents are isolated, in a sandbox or in a container, pass this environment variable "
-    "to them. May be repeated.",
-)
+@env_option
 @retries_option
 @click.option(
     "--max-cost",
@@ -353,15 +340,15 @@ def _end(*runs: StoredRun) -> None:
 def _play(stored: StoredRun, options: RunOptions) -> StoredRun:
     run = ArcRun(stored)
     progress = _GameProgress(stored, options)
-    pace = Pace(
-        workers=options.concurrency,
+    request = run.request(
+        jobs=options.concurrency,
         retries=options.retries,
         max_cost=options.max_cost,
         rate_per_s=options.rate,
         executor=executor_ref(options.executor, options.address),
     )
     try:
-        run.play(pace, progress)
+        run.play(request, progress)
     except (KeyboardInterrupt, Interrupted):
         click.echo(f"Continue with: {stored.resume_command}", err=True)
         raise
@@ -548,7 +535,7 @@ class LevelCount:
         self._percent = 0.0
 
     def add(self, row: Trial) -> None:
-        outcome = (row.score.outcome or {}) if row.score else {}
+        outcome = (row.grade.outcome or {}) if row.grade else {}
         self._n_done += outcome.get("levelsCompleted") or 0
         self._n_levels += outcome.get("levels") or 0
         if (percent := outcome.get("scorePercent")) is not None:

@@ -135,6 +135,8 @@ def quiet_toolkit() -> logging.Logger:
                  "RECORDINGS_DIR", "ONLY_RESET_LEVELS"):  # fmt: skip
         os.environ.pop(name, None)
     os.environ["PYTHON_DOTENV_DISABLED"] = "1"
+    # Its pictures need matplotlib, whose import takes longer than all others; it can do without.
+    sys.modules.setdefault("matplotlib", None)  # type: ignore[arg-type]
     try:
         import arc_agi.scorecard
     except ImportError as error:

@@ -5,20 +5,37 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+from msgspec import UNSET
+
 from assay.adapters.acp.messages import (
     FIRST_PROMPT,
+    KNOWN_STOPS,
     Handshake,
     Request,
     SessionRequest,
     answer,
+    block_text,
+    error_failure,
     stop_failure,
 )
-from assay.adapters.acp.reader import AcpReader, read_recording
 from assay.adapters.files import files_in
-from assay.adapters.reading import parse_line
+from assay.adapters.reading import (
+    EventReader,
+    StepBuilder,
+    add_events,
+    list_at,
+    number_at,
+    object_at,
+    parse_line,
+    read_turns,
+    text_at,
+    value_at,
+)
 from assay.errors import InputError
 from assay.plugin import Adapter, Ask, Command, Dialogue, Reading, Watch
-from assay.records.recording import Recording
+from assay.records.capture import AgentInfo, AnyStep, Failure, Message, Thought, Usage
+from assay.records.recording import FORGETS, RawLine, Recording
 
 
 class AcpAdapter(Adapter):
@@ -116,8 +133,7 @@ class AcpDialogue:
         if not isinstance(number, int) or not ("result" in message or "error" in message):
             return b""
         if number >= FIRST_PROMPT:
-            result = message.get("result")
-            stop = result.get("stopReason") if isinstance(result, dict) else None
+            stop = value_at(message, "result", "stopReason")
             self.over = "error" in message or stop_failure(stop) is not None
             return b""
         handshake = self._handshake
@@ -144,3 +160,280 @@ def _server(name: str, server: dict[str, Any]) -> dict[str, Any]:
         "args": list(server.get("args", ())),
         "env": env,
     }
+
+
+_USAGE = {
+    "inputTokens": "input_tokens",
+    "outputTokens": "output_tokens",
+    "cachedReadTokens": "cache_read_tokens",
+    "cachedWriteTokens": "cache_write_tokens",
+    "thoughtTokens": "reasoning_tokens",
+}
+
+
+class AcpReader(EventReader):
+    """Reads the lines of one turn, which ends with the response to its prompt.
+
+    Agents may send updates after that; they are read too.
+    """
+
+    def __init__(self, request: SessionRequest, turn: int | None = None) -> None:
+        super().__init__()
+        self.handshake = Handshake(request)
+        self._steps = AcpSteps(turn)
+        self.usage: dict[str, Any] = {}
+        """Of the whole session so far, as reported by the agent."""
+        self.failure: Failure | None = None
+        self._result: str | None = None
+        self.forgets = False
+        """Whether `assay headless` says that the agent knows nothing of earlier turns."""
+
+    @property
+    def steps(self) -> list[AnyStep]:
+        return self._steps.steps()
+
+    def output(self) -> str:
+        """The result if there is an explicit one, else the agent's messages."""
+        return self._result or self._steps.messages()
+
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+        if value is None:
+            return super()._read_other(value, line)
+        self._unknown("(no object)")
+        return ()
+
+    def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
+        steps = self._read_message(event, t_ms)
+        if steps is None:
+            self._unknown(_kind(event))
+        return steps or ()
+
+    def _read_message(self, message: dict[str, Any], t_ms: int) -> list[AnyStep] | None:
+        """Return the steps of a message; None when its type is unknown."""
+        method = message.get("method")
+        if method == "session/update":
+            update = object_at(message, "params", "update")
+            is_usage = update.get("sessionUpdate") == "usage_update"
+            if is_usage and value_at(update, "cost", "currency") == "USD":
+                self._add_usage({"cost_usd": value_at(update, "cost", "amount")})
+            return self._steps.take(update, t_ms)
+        if method == "session/request_permission":
+            step = self._steps.tool(object_at(message, "params", "toolCall"), t_ms)
+            return [] if step is None else [step]
+        if method is not None:
+            return None
+        return [] if self._answered(message) else None
+
+    def _answered(self, message: dict[str, Any]) -> bool:
+        """Take the response to one of our requests; return whether the message is one."""
+        number = message.get("id")
+        if not isinstance(number, int) or not ("result" in message or "error" in message):
+            return False
+        if number < FIRST_PROMPT:  # part of the handshake
+            self.handshake.take(number, message)
+            self.session_id, self.failure = self.handshake.session_id, self.handshake.failure
+            self.ended = self.ended or self.failure is not None
+            return True
+        self.ended = True
+        if "error" in message:
+            self.failure = error_failure("session/prompt", message["error"])
+            return True
+        return self._stopped(object_at(message, "result"))
+
+    def _stopped(self, result: dict[str, Any]) -> bool:
+        stop = text_at(result, "stopReason")
+        self.failure = stop_failure(stop)
+        usage = object_at(result, "usage")
+        self._add_usage({name: usage.get(theirs) for theirs, name in _USAGE.items()})
+        # From `assay headless`: the protocol has no fields for these.
+        if ours := object_at(result, "_meta", "assay"):
+            self._add_usage({"cost_usd": ours.get("costUsd")})
+            self._result = text_at(ours, "output")
+            self.forgets = ours.get("forgetsTurns") is True
+        content = result.get("content")
+        if isinstance(content, list):  # the reference harness puts the text into the response
+            self._result = "\n".join(map(block_text, content))
+        is_missing = result.get("stopReason") is None
+        return stop in KNOWN_STOPS or (is_missing and isinstance(content, list))
+
+    def _add_usage(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            if (number := number_at(value)) is not None:
+                self.usage[name] = number if name == "cost_usd" else int(number)
+
+
+def read_recording(request: SessionRequest, recording: Recording, name: str | None) -> Reading:
+    """Read all turns of a recording into one reading."""
+    readers = read_turns(recording, lambda turn: AcpReader(request, turn))
+    # Agents report totals of the session, so a later turn's values replace earlier ones.
+    usage: dict[str, Any] = {}
+    for reader in readers:
+        usage |= reader.usage
+    if "cost_usd" in usage:
+        usage["cost_source"] = "reported"
+    # The handshake is part of the first turn's lines.
+    opened = readers[0].handshake if readers else Handshake(request)
+    return Reading(
+        steps=[step for reader in readers for step in reader.steps],
+        outputs=[reader.output() for reader in readers],
+        events=add_events(readers),
+        usage=Usage(**usage) if usage else None,
+        session_id=opened.session_id,
+        agent=AgentInfo(
+            adapter=name or opened.agent_name or "acp",
+            version=opened.agent_version or UNSET,
+            model=opened.model or UNSET,
+        ),
+        failure=readers[-1].failure if readers else None,
+        warnings=[FORGETS] if any(reader.forgets for reader in readers) else [],
+    )
+
+
+def _kind(message: dict[str, Any]) -> str:
+    """Return a name for a message of unknown type."""
+    update, result = value_at(message, "params", "update"), object_at(message, "result")
+    if message.get("method") == "session/update" and isinstance(update, dict):
+        return f"session/update {update.get('sessionUpdate')}"
+    if "stopReason" in result:
+        return f"stopReason {result['stopReason']}"
+    return str(message.get("method") or "(no method)")
+
+
+_SILENT = frozenset(
+    {
+        "user_message_chunk",
+        "available_commands_update",
+        "current_mode_update",
+        "config_option_update",
+        "session_info_update",
+        "plan_removed",
+        "usage_update",
+    }
+)
+"""Known updates without a step."""
+
+
+class AcpSteps:
+    """Collects the steps of one turn."""
+
+    def __init__(self, turn: int | None = None) -> None:
+        self._builder = StepBuilder(turn)
+        self._open: int | None = None
+        """Index of the text that the next chunk may continue."""
+        self._parts: list[str] = []
+        self._text_id: Any = None
+        self._calls: dict[str, dict[str, Any]] = {}
+
+    def take(self, update: dict[str, Any], t_ms: int) -> list[AnyStep] | None:
+        """Take an update; return the steps it started or changed, None when its type is unknown.
+
+        A text is returned in the chunks it came in, each with the step id of the whole.
+        """
+        kind = text_at(update, "sessionUpdate")
+        if kind == "agent_message_chunk":
+            return [self._text(Message, update, t_ms)]
+        if kind == "agent_thought_chunk":
+            return [self._text(Thought, update, t_ms)]
+        if kind in ("tool_call", "tool_call_update"):
+            step = self.tool(update, t_ms)
+            return None if step is None else [step]
+        if kind in ("plan", "plan_update"):
+            plan = update.get("plan", update)
+            return [self._builder.plan(list_at(plan, "entries"), t_ms, text_at(plan, "content"))]
+        return [] if kind in _SILENT else None
+
+    def tool(self, update: dict[str, Any], t_ms: int) -> AnyStep | None:
+        """Start a tool call or merge an update into it; None when it has no id."""
+        call_id = text_at(update, "toolCallId")
+        if call_id is None:
+            return None
+        call = self._calls.setdefault(call_id, {})
+        # An update holds only the fields that changed.
+        call |= {name: value for name, value in update.items() if value is not None}
+        status = text_at(call, "status")
+        return self._builder.tool(
+            t_ms,
+            status=status,
+            call_id=call_id,
+            name=_name(call),
+            input=call.get("rawInput"),
+            output=_output(call),
+            error=_error(call) if status == "failed" else None,
+            exit_code=_exit_code(call.get("rawOutput")),
+        )
+
+    def steps(self) -> list[AnyStep]:
+        """Return all steps so far, with their complete texts."""
+        self._join()
+        return self._builder.steps
+
+    def messages(self) -> str:
+        """Return the text of all messages."""
+        return "\n".join(step.content for step in self.steps() if isinstance(step, Message))
+
+    def _text(
+        self, kind: type[Message] | type[Thought], update: dict[str, Any], t_ms: int
+    ) -> AnyStep:
+        """Add a chunk to the text it continues.
+
+        Chunks are joined only when the steps are read: joining at each one takes quadratic time.
+        """
+        piece = block_text(update.get("content"))
+        steps, text_id = self._builder.steps, update.get("messageId")
+        is_last = self._open is not None and self._open == len(steps) - 1
+        if not (is_last and isinstance(steps[-1], kind) and text_id == self._text_id):
+            self._join()
+            (self._builder.message if kind is Message else self._builder.thought)("", t_ms)
+            self._open, self._text_id, self._parts = len(steps) - 1, text_id, []
+        self._parts.append(piece)
+        return kind(content=piece, timestamp=steps[-1].timestamp, step_id=f"text-{self._open}")
+
+    def _join(self) -> None:
+        """Write the chunks of the open text into its step."""
+        if self._open is not None:
+            steps, whole = self._builder.steps, "".join(self._parts)
+            self._parts = [whole]
+            steps[self._open] = msgspec.structs.replace(steps[self._open], content=whole)
+
+
+def _name(call: dict[str, Any]) -> str | None:
+    """Return the tool's own name if the vendor gives it, else the call's title or kind."""
+    meta = call.get("_meta")
+    for vendor in meta.values() if isinstance(meta, dict) else ():
+        if isinstance(vendor, dict) and isinstance(vendor.get("toolName"), str):
+            return str(vendor["toolName"])
+    for name in ("title", "kind"):
+        if isinstance(call.get(name), str) and call[name]:
+            return str(call[name])
+    return None
+
+
+def _output(call: dict[str, Any]) -> Any:
+    """Return the raw output, else the text of the content; keep diffs and terminals complete."""
+    raw, content = call.get("rawOutput"), call.get("content")
+    if not isinstance(content, list) or not content:
+        return raw
+    plain = all(isinstance(item, dict) and item.get("type") == "content" for item in content)
+    if raw is not None:
+        return raw if plain else {"rawOutput": raw, "content": content}
+    return _texts(content) if plain else content
+
+
+def _error(call: dict[str, Any]) -> str | None:
+    content, raw = call.get("content"), call.get("rawOutput")
+    text = _texts(content) if isinstance(content, list) else ""
+    if not text and raw is not None:
+        text = raw if isinstance(raw, str) else msgspec.json.encode(raw).decode()
+    return text[:2000] or None
+
+
+def _texts(content: list[Any]) -> str:
+    items = [i for i in content if isinstance(i, dict) and i.get("type") == "content"]
+    return "\n".join(block_text(item.get("content")) for item in items)
+
+
+def _exit_code(raw: Any) -> int | None:
+    if not isinstance(raw, dict):
+        return None
+    code = raw.get("exitCode", raw.get("exit_code"))
+    return code if isinstance(code, int) and not isinstance(code, bool) else None

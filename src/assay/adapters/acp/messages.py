@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from assay.adapters.reading import object_at, objects_at, text_at, value_at
 from assay.records.capture import Cause, Failure
 
 PROTOCOL_VERSION = 1
@@ -36,7 +37,7 @@ def answer(message: dict[str, Any]) -> bytes:
     """Answer any request of the agent: one without an answer would leave it waiting."""
     method, params = message["method"], message.get("params")
     if method == "session/request_permission" and isinstance(params, dict):
-        outcome = _permission(params.get("options"))
+        outcome = _permission(objects_at(params, "options"))
         return _line({"id": message["id"], "result": {"outcome": outcome}})
     family = str(method).partition("/")[0]
     text = f"Method not found: {method}"
@@ -50,20 +51,18 @@ def block_text(block: Any) -> str:
     """Return the text of a content block, or its type and URI if it holds no text."""
     if not isinstance(block, dict):
         return ""
-    if isinstance(block.get("text"), str):
-        return str(block["text"])
-    resource = block.get("resource")
-    if isinstance(resource, dict) and isinstance(resource.get("text"), str):
-        return str(resource["text"])
-    uri = block.get("uri") or (resource.get("uri") if isinstance(resource, dict) else None)
+    for text in (text_at(block, "text"), text_at(block, "resource", "text")):
+        if text is not None:
+            return text
+    uri = block.get("uri") or value_at(block, "resource", "uri")
     return f"[{block.get('type')}{': ' + uri if isinstance(uri, str) else ''}]"
 
 
-def _permission(options: Any) -> dict[str, str]:
+def _permission(options: list[dict[str, Any]]) -> dict[str, str]:
     """Choose an option that allows, else any that is offered; an agent must not be left waiting."""
     offered: dict[str, str] = {}
-    for option in options if isinstance(options, list) else []:
-        if isinstance(option, dict) and isinstance(option.get("optionId"), str):
+    for option in options:
+        if isinstance(option.get("optionId"), str):
             offered.setdefault(str(option.get("kind")), option["optionId"])
     for kind in (*_ALLOWING, *offered):
         if kind in offered:
@@ -120,10 +119,16 @@ class Handshake:
 
     def take(self, number: int, message: dict[str, Any]) -> Request | None:
         """Take the response to one of our requests; return the next request."""
-        result = message.get("result")
-        known: dict[str, Any] = result if isinstance(result, dict) else {}
+        known = object_at(message, "result")
         if "error" in message:
-            return self._refused(number, message["error"])
+            error, code = message["error"], value_at(message, "error", "code")
+            # Only once: after a sign-in the request has the id NEW_SESSION_AGAIN.
+            if number == NEW_SESSION and code == AUTH_REQUIRED:
+                return self._sign_in()
+            self.failure = error_failure(_METHODS.get(number, "request"), error)
+            if number == AUTHENTICATE:
+                self.failure = Failure(cause=Cause.AUTH, message=self.failure.message)
+            return None
         if number == INITIALIZE:
             return self._initialized(known)
         if number in (NEW_SESSION, NEW_SESSION_AGAIN):
@@ -135,15 +140,10 @@ class Handshake:
         return None
 
     def _initialized(self, result: dict[str, Any]) -> Request | None:
-        info = result.get("agentInfo")
-        if isinstance(info, dict):
-            self.agent_name, self.agent_version = _text(info, "name"), _text(info, "version")
-        methods = result.get("authMethods")
-        self._auth_methods = [
-            method
-            for method in (methods if isinstance(methods, list) else [])
-            if isinstance(method, dict) and isinstance(method.get("id"), str)
-        ]
+        self.agent_name = text_at(result, "agentInfo", "name") or None
+        self.agent_version = text_at(result, "agentInfo", "version") or None
+        methods = objects_at(result, "authMethods")
+        self._auth_methods = [one for one in methods if isinstance(one.get("id"), str)]
         version = result.get("protocolVersion", PROTOCOL_VERSION)
         if version != PROTOCOL_VERSION:
             known = f"only {PROTOCOL_VERSION} is known"
@@ -157,8 +157,8 @@ class Handshake:
         return Request(number, "session/new", params)
 
     def _opened(self, result: dict[str, Any]) -> Request | None:
-        session_id = _text(result, "sessionId")
-        if session_id is None:
+        session_id = text_at(result, "sessionId")
+        if not session_id:
             self._fail(Cause.AGENT_CRASH, "session/new: the answer has no sessionId")
             return None
         self.session_id = session_id
@@ -173,16 +173,6 @@ class Handshake:
             )
             return None
         return Request(SET_MODEL, choice[0], {"sessionId": session_id, **choice[1]})
-
-    def _refused(self, number: int, error: Any) -> Request | None:
-        code = error.get("code") if isinstance(error, dict) else None
-        # Only once: after a sign-in the request has the id NEW_SESSION_AGAIN.
-        if number == NEW_SESSION and code == AUTH_REQUIRED:
-            return self._sign_in()
-        self.failure = error_failure(_METHODS.get(number, "request"), error)
-        if number == AUTHENTICATE:
-            self.failure = Failure(cause=Cause.AUTH, message=self.failure.message)
-        return None
 
     def _sign_in(self) -> Request | None:
         wanted = self.request.auth_method
@@ -219,11 +209,9 @@ def _is_usable(method: dict[str, Any], wanted: str | None) -> bool:
 
 
 def _current_model(result: dict[str, Any]) -> str | None:
-    models = result.get("models")
-    if isinstance(models, dict):
-        return _text(models, "currentModelId")
-    option = _model_option(result)
-    return _text(option, "currentValue") if option else None
+    if isinstance(result.get("models"), dict):
+        return text_at(result, "models", "currentModelId") or None
+    return text_at(_model_option(result), "currentValue") or None
 
 
 def _choose_model(result: dict[str, Any], model: str) -> tuple[str, dict[str, Any]] | None:
@@ -234,16 +222,10 @@ def _choose_model(result: dict[str, Any], model: str) -> tuple[str, dict[str, An
 
 
 def _model_option(result: dict[str, Any]) -> dict[str, Any] | None:
-    options = result.get("configOptions")
-    for option in options if isinstance(options, list) else []:
-        if isinstance(option, dict) and "model" in (option.get("category"), option.get("id")):
+    for option in objects_at(result, "configOptions"):
+        if "model" in (option.get("category"), option.get("id")):
             return option
     return None
-
-
-def _text(fields: dict[str, Any], name: str) -> str | None:
-    value = fields.get(name)
-    return value if isinstance(value, str) and value else None
 
 
 _STOPS = {
@@ -276,17 +258,13 @@ def error_failure(method: str, error: Any) -> Failure:
     if not isinstance(error, dict):
         error = {"message": str(error)}
     code, message, data = error.get("code"), error.get("message"), error.get("data")
-    stated = _stated_cause(data)
+    # `assay headless` states the cause in its error data.
+    cause = text_at(data, "cause")
+    stated = Cause(cause) if cause in set(Cause) else None
     details = "" if stated else _details(data)
     text = " ".join(part for part in (str(message or "error"), details) if part)[:2000]
     code_text = f" ({code})" if code is not None else ""
     return Failure(cause=stated or _cause(code, text), message=f"{method}{code_text}: {text}")
-
-
-def _stated_cause(data: Any) -> Cause | None:
-    """Return the cause that `assay headless` states in its error data."""
-    cause = data.get("cause") if isinstance(data, dict) else None
-    return Cause(cause) if isinstance(cause, str) and cause in set(Cause) else None
 
 
 def _cause(code: Any, text: str) -> Cause:
@@ -300,8 +278,7 @@ def _cause(code: Any, text: str) -> Cause:
 def _details(data: Any) -> str:
     if data is None or data == {}:
         return ""
-    if isinstance(data, dict):
-        for name in ("details", "message"):
-            if isinstance(data.get(name), str):
-                return str(data[name])
+    for name in ("details", "message"):
+        if (text := text_at(data, name)) is not None:
+            return text
     return data if isinstance(data, str) else msgspec.json.encode(data).decode()

@@ -185,7 +185,8 @@ class TurnUpdates:
         if isinstance(step, ToolCall):
             return self._call(step)
         if isinstance(step, Plan):
-            return {"sessionUpdate": "plan", "entries": _entries(step)}
+            listed: list[Any] = step.entries or ([step.content] if step.content else [])
+            return {"sessionUpdate": "plan", "entries": [_entry(entry) for entry in listed]}
         if isinstance(step, Message):
             self._messages.append(step.content)
         kind = "agent_message_chunk" if isinstance(step, Message) else "agent_thought_chunk"
@@ -238,11 +239,6 @@ class TurnUpdates:
 
 def text_update(kind: str, text: str) -> dict[str, Any]:
     return {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
-
-
-def _entries(step: Plan) -> list[dict[str, str]]:
-    listed: list[Any] = step.entries or ([step.content] if step.content else [])
-    return [_entry(entry) for entry in listed]
 
 
 def _entry(entry: Any) -> dict[str, str]:

@@ -1,26 +1,39 @@
 """The adapter for Claude Code: `claude -p` with its stream of JSON events."""
 
-import os
+import re
+from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from assay.adapters.claude.outcome import failure_of_turn, usage_of_turn
-from assay.adapters.claude.stream import ClaudeTurn
-from assay.adapters.reading import read_turns
+from assay.adapters.claude.stream import ClaudeTurn, refusal_ms
+from assay.adapters.prices import with_cost
+from assay.adapters.reading import (
+    integer_at,
+    list_at,
+    number_at,
+    object_at,
+    or_unset,
+    parse_line,
+    read_turns,
+    text_at,
+)
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
-    endpoints_of,
-    files_of,
     is_too_long,
+    login_file,
     mcp_servers,
-    variables_of,
+    start_failure,
+    status_cause,
+    text_cause,
+    vendor_command,
     vendor_reading,
 )
 from assay.plugin import Ask, Command, Reading, Watch
-from assay.records.capture import AgentInfo
+from assay.records.capture import Cause, Failure, Usage
 from assay.records.recording import Recording, TurnEnd
 
 _ENV = {
@@ -91,18 +104,19 @@ class ClaudeAdapter(VendorAdapter):
         argv += options.args
         # "--" comes before the prompt because options such as --mcp-config take lists.
         on_stdin = is_too_long(ask.text)
-        return Command(
+        return vendor_command(
+            options,
+            servers,
+            _PASSED,
+            (("ANTHROPIC_BASE_URL",), _ENDPOINTS),
             argv=tuple(argv) if on_stdin else (*argv, "--", ask.text),
             env={**_ENV, **_QUIET} if ask.home else _ENV,
             stdin=ask.text if on_stdin else None,
-            pass_env=(*_PASSED, *variables_of(servers.values())),
             keep=(
                 "~/.claude/projects/*/{session_id}.jsonl",
                 "~/.claude/projects/*/{session_id}/subagents/*.jsonl",
             ),
-            visible=files_of(servers.values()),
-            login=_login(ask),
-            endpoints=endpoints_of(options, servers.values(), ("ANTHROPIC_BASE_URL",), *_ENDPOINTS),
+            login=login_file(ask, "CLAUDE_CONFIG_DIR", ".claude", ".credentials.json"),
         )
 
     def watch(self) -> Watch:
@@ -112,11 +126,17 @@ class ClaudeAdapter(VendorAdapter):
         turns = read_turns(recording, ClaudeTurn)
         usages = [usage_of_turn(turn, recording.kept) for turn in turns]
         end = recording.turns[-1].end if recording.turns else TurnEnd()
+        init = next((turn.init for turn in reversed(turns) if turn.init), {})
+        answered = next((turn.model for turn in turns if turn.model), None)
         return vendor_reading(
             turns,
             [step for turn in turns for step in turn.steps],
             usages,
-            agent=_agent(turns),
+            agent=(
+                "claude",
+                text_at(init, "claude_code_version"),
+                text_at(init, "model") or answered,
+            ),
             failure=failure_of_turn(turns[-1], end, recording.stderr) if turns else None,
             setup=self._setup(turns),
             permission_denials=sum(len(turn.denied) for turn in turns),
@@ -136,7 +156,7 @@ class ClaudeAdapter(VendorAdapter):
             if (listed := _objects(init.get(theirs))) is not None:
                 setup[ours] = [{field: entry.get(field) for field in fields} for entry in listed]
         if "mcpServers" in setup:
-            names = {server["name"] for server in setup["mcpServers"] if server["name"]}
+            names = [server["name"] for server in setup["mcpServers"]]
             missing = [name for name in self._options.mcp if name not in names]
             setup["mcpServers"] += [{"name": name, "status": "missing"} for name in missing]
         if errors := _objects(init.get("plugin_errors")):
@@ -157,12 +177,6 @@ def _plugin_error(error: dict[str, Any]) -> dict[str, Any]:
     return {"name": folder or error.get("plugin"), "type": error.get("type")}
 
 
-def _login(ask: Ask) -> dict[str, str]:
-    place = os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude"
-    name = ".credentials.json"
-    return {f"{ask.home}/.claude/{name}": f"{place}/{name}"} if ask.home else {}
-
-
 def _mcp_config(servers: dict[str, McpServer]) -> str:
     """Write the servers as they are: the common format is Claude Code's own."""
     config: dict[str, Any] = {}
@@ -174,8 +188,143 @@ def _mcp_config(servers: dict[str, McpServer]) -> str:
     return msgspec.json.encode({"mcpServers": config}).decode()
 
 
-def _agent(turns: list[ClaudeTurn]) -> AgentInfo:
-    init = next((turn.init for turn in reversed(turns) if turn.init), {})
-    answered = next((turn.model for turn in turns if turn.model), None)
-    model, version = init.get("model") or answered, init.get("claude_code_version")
-    return AgentInfo(adapter="claude", version=version or UNSET, model=model or UNSET)
+_ERRORS = {
+    "authentication_failed": Cause.AUTH,
+    "oauth_org_not_allowed": Cause.AUTH,
+    "billing_error": Cause.PROVIDER,
+    "rate_limit": Cause.PROVIDER,
+    "overloaded": Cause.PROVIDER,
+    "server_error": Cause.PROVIDER,
+    "model_not_found": Cause.PROVIDER,
+    "invalid_request": Cause.PROVIDER,
+    "max_output_tokens": Cause.AGENT_LIMIT,
+}
+"""Values of `error` in the line of an API error; "unknown" carries no information."""
+_LIMITS = frozenset({"max_turns", "budget_exhausted", "prompt_too_long", "max_output_tokens"})
+_LOST_SESSION = re.compile(r"no conversation found|session.{0,20}not found", re.IGNORECASE)
+
+
+def failure_of_turn(turn: ClaudeTurn, end: TurnEnd, stderr: str) -> Failure | None:
+    """Return the failure that Claude Code itself reports, None when it reports none."""
+    if turn.results:
+        result = turn.results[-1]
+        # API errors have the subtype "success": only is_error tells.
+        return _failure_of_result(result, turn) if result.get("is_error") is True else None
+    if turn.retry is not None:  # killed while Claude Code was retrying its provider
+        status = turn.retry.get("error_status")
+        error = str(turn.retry.get("error"))
+        cause = (
+            status_cause(status) if isinstance(status, int) else _ERRORS.get(error, Cause.PROVIDER)
+        )
+        reason = " ".join(str(part) for part in (status, error) if part is not None)
+        attempt, most = turn.retry.get("attempt"), turn.retry.get("max_retries")
+        message = f"no answer from the provider: {reason}, retry {attempt}/{most}"
+        return Failure(cause=cause, message=message, retry_after_ms=refusal_ms(turn.retry))
+    if turn.interrupted:  # SIGINT: no result, and exit code 0
+        return Failure(cause=Cause.AGENT_CRASH, message="was interrupted before it gave a result")
+    if turn.events.total == 0:
+        return start_failure("claude", end, stderr)
+    return None
+
+
+def _failure_of_result(result: dict[str, Any], turn: ClaudeTurn) -> Failure:
+    message = _message(result)
+    cause = _cause(result, turn, message)
+    pause_ms = turn.retry_ms if cause is Cause.PROVIDER else None
+    return Failure(cause=cause, message=message, retry_after_ms=pause_ms)
+
+
+def _cause(result: dict[str, Any], turn: ClaudeTurn, message: str) -> Cause:
+    subtype, reason = str(result.get("subtype")), text_at(result, "terminal_reason")
+    if subtype.startswith("error_max") or reason in _LIMITS:
+        return Cause.AGENT_LIMIT
+    if result.get("stop_reason") == "refusal" or turn.refused:
+        return Cause.AGENT_REFUSED
+    if _LOST_SESSION.search(message):
+        return Cause.HARNESS
+    if reason == "api_error" or "api_error" in result or turn.api_error is not None:
+        line = turn.api_error or {}
+        status = result.get("api_error_status") or line.get("api_error_status")
+        if isinstance(status, int):
+            return status_cause(status)
+        return _ERRORS.get(str(line.get("error"))) or text_cause(message) or Cause.PROVIDER
+    return text_cause(message) or Cause.AGENT_CRASH
+
+
+def _message(result: dict[str, Any]) -> str:
+    if errors := list_at(result, "errors"):
+        return "; ".join(map(str, errors))[:2000]
+    return (text_at(result, "result") or str(result.get("subtype")))[:2000]
+
+
+_BY_MODEL = {
+    "input_tokens": "inputTokens",
+    "output_tokens": "outputTokens",
+    "cache_read_tokens": "cacheReadInputTokens",
+    "cache_write_tokens": "cacheCreationInputTokens",
+    "reasoning_tokens": "thinkingTokens",
+}
+_OF_API = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_read_tokens": "cache_read_input_tokens",
+    "cache_write_tokens": "cache_creation_input_tokens",
+}
+
+
+def usage_of_turn(turn: ClaudeTurn, kept: Path | None) -> Usage | None:
+    """Add up the results of a turn; a killed turn has none, so its session file is read."""
+    found = [usage for result in turn.results if (usage := _usage_of_result(result, turn.model))]
+    if not turn.results and kept is not None:
+        found = _of_session(turn, kept)
+    return reduce(Usage.plus, found) if found else None
+
+
+def _usage_of_result(result: dict[str, Any], model: str | None) -> Usage | None:
+    """Return this turn's usage with sub-agents; older versions report only the main thread."""
+    # Not modelUsage or total_cost_usd: those are totals of the session, even across processes.
+    if share := object_at(result, "model_usage_since_last_result"):
+        shares = [_of_model(*item) for item in share.items() if isinstance(item[1], dict)]
+        return reduce(Usage.plus, shares) if shares else None
+    usage = _counted(object_at(result, "usage"), _OF_API)
+    if not (usage.input_tokens or usage.output_tokens):
+        return None  # an API error: the model has not answered
+    models = object_at(result, "modelUsage")
+    if model is None and len(models) == 1:
+        model = next(iter(models))
+    return with_cost(model, usage, output_includes_reasoning=True)
+
+
+def _of_model(name: str, fields: dict[str, Any]) -> Usage:
+    usage = _counted(fields, _BY_MODEL)
+    cost = number_at(fields, "costUSD")
+    # For a model of unknown price the CLI computes a cost at some default price.
+    if cost is not None and fields.get("costBasis", "list") != "unknown":
+        return msgspec.structs.replace(usage, cost_usd=cost, cost_source="reported")
+    return with_cost(name, usage, output_includes_reasoning=True)
+
+
+def _of_session(turn: ClaudeTurn, kept: Path) -> list[Usage]:
+    """Find the answers of a turn in the session files, which hold their final token counts."""
+    # Each content block has its own line with its message's id; the last one counts.
+    last: dict[str, tuple[str, dict[str, Any]]] = {}
+    for path in sorted(kept.rglob("*.jsonl")):
+        with path.open("rb") as file:
+            for line in file:
+                event = parse_line(line) if b'"usage"' in line else None
+                message, message_id = object_at(event, "message"), text_at(event, "message", "id")
+                if message_id in turn.message_ids and isinstance(message.get("usage"), dict):
+                    last[message_id] = str(message.get("model")), message["usage"]
+    return [
+        with_cost(model, _counted(fields, _OF_API), output_includes_reasoning=True)
+        for model, fields in last.values()
+    ]
+
+
+def _counted(fields: dict[str, Any], names: dict[str, str]) -> Usage:
+    counts: dict[str, Any] = {}
+    for ours, theirs in names.items():
+        counts[ours] = or_unset(integer_at(fields, theirs))
+    if counts.get("reasoning_tokens") == 0:  # the CLI also writes 0 if it does not know
+        counts["reasoning_tokens"] = UNSET
+    return Usage(**counts)

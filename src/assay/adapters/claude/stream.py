@@ -6,7 +6,16 @@ from typing import Any
 
 from msgspec import UNSET
 
-from assay.adapters.reading import EventReader, StepBuilder, epoch_ms
+from assay.adapters.reading import (
+    EventReader,
+    StepBuilder,
+    epoch_ms,
+    join_texts,
+    number_at,
+    objects_at,
+    text_at,
+    value_at,
+)
 from assay.records.capture import AnyStep, Message, ToolCall
 from assay.records.recording import RawLine
 
@@ -52,31 +61,34 @@ class ClaudeTurn(EventReader):
         messages = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
         return "\n".join(messages or self._plain_lines)
 
-    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         if isinstance(value, list):  # --output-format json --verbose: all events in one array
             self.events.total += len(value) - 1  # feed() has counted the line as one event
             events = [event if isinstance(event, dict) else {} for event in value]
             return [step for event in events for step in self._count(event, line.t_ms)]
         self._plain_lines.append(line.text.decode("utf-8", "replace"))
-        return super()._odd(value, line)
+        return super()._read_other(value, line)
 
     def _read(self, event: dict[str, Any], t_ms: int) -> list[AnyStep]:
-        kind = event.get("type")
-        session_id = event.get("session_id")
-        if isinstance(session_id, str) and session_id:
-            self.session_id = session_id
+        kind = text_at(event, "type")
+        self.session_id = text_at(event, "session_id") or self.session_id
         if kind == "system":
             self._system(event)
         elif kind == "result":
-            self._result(event)
+            self.results.append(event)
+            self.ended = True
+            self.retry = None
+            # The result repeats what permission_denied events have reported: hence a set.
+            denials = objects_at(event, "permission_denials")
+            self.denied |= {str(denial.get("tool_use_id")) for denial in denials}
         elif kind in ("assistant", "user"):
             return self._message(event, t_ms)
         elif kind not in SILENT_TYPES:
-            self._unknown(kind if isinstance(kind, str) else "(no type)")
+            self._unknown("(no type)" if kind is None else kind)
         return []
 
     def _system(self, event: dict[str, Any]) -> None:
-        subtype = event.get("subtype")
+        subtype = text_at(event, "subtype")
         if subtype == "init":
             self.init = event
         elif subtype == "api_retry":
@@ -89,46 +101,38 @@ class ClaudeTurn(EventReader):
         elif subtype not in SILENT_SYSTEM:
             self._unknown(f"system/{subtype}")
 
-    def _result(self, event: dict[str, Any]) -> None:
-        self.results.append(event)
-        self.ended = True
-        self.retry = None
-        # The result repeats what permission_denied events have reported: hence a set.
-        denials = event.get("permission_denials")
-        for denial in denials if isinstance(denials, list) else []:
-            if isinstance(denial, dict):
-                self.denied.add(str(denial.get("tool_use_id")))
-
     def _message(self, event: dict[str, Any], t_ms: int) -> list[AnyStep]:
-        message = event.get("message")
-        fields: dict[str, Any] = message if isinstance(message, dict) else {}
-        from_model = event["type"] == "assistant"
-        if from_model:
-            self._note_answer(event, fields)
-        content = fields.get("content")
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        changed: list[AnyStep] = []
-        for block in blocks if isinstance(blocks, list) else []:
-            if isinstance(block, dict):
-                changed += self._block(block, event, t_ms)
-        return changed
-
-    def _note_answer(self, event: dict[str, Any], message: dict[str, Any]) -> None:
-        self.retry = None
-        if event.get("is_api_error_message") or isinstance(event.get("error"), str):
-            self.api_error = event
-        model, message_id = message.get("model"), message.get("id")
-        if isinstance(model, str) and model != "<synthetic>":  # an error text of the CLI itself
-            self.model = self.model or model
-            if isinstance(message_id, str):
-                self.message_ids[message_id] = None
+        if event["type"] == "assistant":
+            self.retry = None
+            if event.get("is_api_error_message") or isinstance(event.get("error"), str):
+                self.api_error = event
+            model, message_id = text_at(event, "message", "model"), text_at(event, "message", "id")
+            if model is not None and model != "<synthetic>":  # an error text of the CLI itself
+                self.model = self.model or model
+                if message_id is not None:
+                    self.message_ids[message_id] = None
+        text = text_at(event, "message", "content")
+        blocks = objects_at(event, "message", "content")
+        if text is not None:
+            blocks = [{"type": "text", "text": text}]
+        return [step for block in blocks for step in self._block(block, event, t_ms)]
 
     def _block(self, block: dict[str, Any], event: dict[str, Any], t_ms: int) -> list[AnyStep]:
-        kind = block.get("type")
-        parent = event.get("parent_tool_use_id") or None
+        kind = text_at(block, "type")
+        parent = text_at(event, "parent_tool_use_id") or None
         if kind in CALLS:
-            return [self._call(block, event, t_ms, parent)]
-        if isinstance(kind, str) and kind.endswith("tool_result"):
+            call_id = str(block.get("id"))
+            self._asked_ms[call_id] = epoch_ms(event.get("timestamp"))
+            return [
+                self._steps.tool(
+                    t_ms,
+                    name=str(block.get("name") or "unknown"),
+                    call_id=call_id,
+                    input=block.get("input"),
+                    parent=parent,
+                )
+            ]
+        if kind is not None and kind.endswith("tool_result"):
             return self._ended(block, event, t_ms, parent)
         if kind in ("text", "thinking"):
             return self._text(block, event, t_ms, parent)
@@ -140,8 +144,7 @@ class ClaudeTurn(EventReader):
         self, block: dict[str, Any], event: dict[str, Any], t_ms: int, parent: str | None
     ) -> list[AnyStep]:
         kind = block["type"]
-        content = block.get(kind)
-        text = content if isinstance(content, str) else ""
+        text = text_at(block, kind) or ""
         if event["type"] == "user":  # input to the model: a nudge, a replay, a sub-agent's task
             self.interrupted = self.interrupted or text.startswith(_INTERRUPTED)
             return []
@@ -149,19 +152,6 @@ class ClaudeTurn(EventReader):
             return []
         add = self._steps.thought if kind == "thinking" else self._steps.message
         return [add(text, t_ms, parent)]
-
-    def _call(
-        self, block: dict[str, Any], event: dict[str, Any], t_ms: int, parent: str | None
-    ) -> AnyStep:
-        call_id = str(block.get("id"))
-        self._asked_ms[call_id] = epoch_ms(event.get("timestamp"))
-        return self._steps.tool(
-            t_ms,
-            name=str(block.get("name") or "unknown"),
-            call_id=call_id,
-            input=block.get("input"),
-            parent=parent,
-        )
 
     def _ended(
         self, block: dict[str, Any], event: dict[str, Any], t_ms: int, parent: str | None
@@ -197,109 +187,31 @@ SILENT_BLOCKS = frozenset(
     | {"tool_reference", "resource", "resource_link", "audio"}
 )
 SILENT_TYPES = frozenset(
-    [
-        "attachment",
-        "auth_status",
-        "control_cancel_request",
-        "control_request",
-        "control_response",
-        "conversation_reset",
-        "keep_alive",
-        "prompt_suggestion",
-        "rate_limit_event",
-        "refusal_continuation",
-        "response_length",
-        "session_notice",
-        "stream_event",
-        "stream_mode",
-        "streamlined_text",
-        "streamlined_tool_use_summary",
-        "tombstone",
-        "tool_progress",
-        "tool_use_summary",
-    ]
+    """
+    attachment auth_status control_cancel_request control_request control_response
+    conversation_reset keep_alive prompt_suggestion rate_limit_event refusal_continuation
+    response_length session_notice stream_event stream_mode streamlined_text
+    streamlined_tool_use_summary tombstone tool_progress tool_use_summary
+    """.split()  # noqa: SIM905 - one name a line would be a page
 )
 SILENT_SYSTEM = frozenset(
-    [
-        "agents_killed",
-        "api_error",
-        "away_summary",
-        "background_tasks_changed",
-        "bridge_state",
-        "bridge_status",
-        "checkpoint_done",
-        "cloud_session_delta",
-        "cloud_session_status",
-        "code_change_published",
-        "commands_changed",
-        "compact_boundary",
-        "control_request_progress",
-        "dev_intent",
-        "elicitation_complete",
-        "feedback_draft_queued",
-        "file_attachments_missing",
-        "file_snapshot",
-        "files_persisted",
-        "hook_progress",
-        "hook_response",
-        "hook_started",
-        "informational",
-        "inherited_asks_settled",
-        "instruction_size_warning",
-        "local_command",
-        "local_command_output",
-        "memory_recall",
-        "memory_saved",
-        "microcompact_boundary",
-        "mirror_error",
-        "model_consent_fallback",
-        "model_fallback",
-        "model_refusal_fallback",
-        "notification",
-        "peer_message_hold",
-        "per_turn_effort_changed",
-        "permission_check_status",
-        "permission_retry",
-        "placed",
-        "plugin_install",
-        "post_turn_summary",
-        "rewind_stand_in",
-        "scheduled_task_fire",
-        "session_metadata",
-        "session_state_changed",
-        "session_title_changed",
-        "session_writes_lost",
-        "start_folder",
-        "status",
-        "stop_hook_summary",
-        "task_notification",
-        "task_progress",
-        "task_started",
-        "task_summary",
-        "task_updated",
-        "thinking",
-        "thinking_tokens",
-        "tool_host_result",
-        "turn_began_before_init",
-        "turn_duration",
-        "turn_handoff_available",
-        "turn_preempted",
-        "turn_starting",
-        "ui_focus",
-        "ui_invalidate",
-        "ui_log",
-        "ui_notify",
-        "ui_notify_cancel",
-        "ui_panes",
-        "ui_placed",
-        "ui_scroll",
-        "ui_status",
-        "ui_toast",
-        "upgrade_relay_marker",
-        "vcs_state_changed",
-        "voice_call_talk",
-        "worker_shutting_down",
-    ]
+    """
+    agents_killed api_error away_summary background_tasks_changed bridge_state bridge_status
+    checkpoint_done cloud_session_delta cloud_session_status code_change_published
+    commands_changed compact_boundary control_request_progress dev_intent elicitation_complete
+    feedback_draft_queued file_attachments_missing file_snapshot files_persisted hook_progress
+    hook_response hook_started informational inherited_asks_settled instruction_size_warning
+    local_command local_command_output memory_recall memory_saved microcompact_boundary
+    mirror_error model_consent_fallback model_fallback model_refusal_fallback notification
+    peer_message_hold per_turn_effort_changed permission_check_status permission_retry placed
+    plugin_install post_turn_summary rewind_stand_in scheduled_task_fire session_metadata
+    session_state_changed session_title_changed session_writes_lost start_folder status
+    stop_hook_summary task_notification task_progress task_started task_summary task_updated
+    thinking thinking_tokens tool_host_result turn_began_before_init turn_duration
+    turn_handoff_available turn_preempted turn_starting ui_focus ui_invalidate ui_log ui_notify
+    ui_notify_cancel ui_panes ui_placed ui_scroll ui_status ui_toast upgrade_relay_marker
+    vcs_state_changed voice_call_talk worker_shutting_down
+    """.split()  # noqa: SIM905 - one name a line would be a page
 )
 """All subtypes that version 2.1.325 can write, except those that are read."""
 
@@ -313,22 +225,17 @@ class TaskList:
     def take(self, call: ToolCall, structured: Any) -> list[Any] | None:
         """Return the whole plan after a call that changed it, None after any other."""
         given = call.input if isinstance(call.input, dict) else {}
-        details = structured if isinstance(structured, dict) else {}
         if call.name == "TodoWrite":
             todos = given.get("todos")
             return todos if isinstance(todos, list) else None
         if call.name == "TaskCreate":
-            return self._create(given, details)
+            number = str(value_at(structured, "task", "id") or len(self._tasks) + 1)
+            task = {"id": number, "content": given.get("subject"), "status": "pending"}
+            self._tasks[number] = task
+            return self._entries()
         if call.name == "TaskUpdate":
             return self._update(given)
         return None
-
-    def _create(self, given: dict[str, Any], details: dict[str, Any]) -> list[Any]:
-        task = details.get("task")
-        known = task.get("id") if isinstance(task, dict) else None
-        number = str(known or len(self._tasks) + 1)
-        self._tasks[number] = {"id": number, "content": given.get("subject"), "status": "pending"}
-        return self._entries()
 
     def _update(self, given: dict[str, Any]) -> list[Any] | None:
         number = str(given.get("taskId"))
@@ -357,12 +264,8 @@ def text_of(content: Any) -> Any:
     """Return the text of a result, or the whole content if it holds more than text."""
     if not isinstance(content, list):
         return "" if content is None else content
-    texts = [
-        block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
-        for block in content
-    ]
-    known = [text for text in texts if isinstance(text, str)]
-    return "\n".join(known) if len(known) == len(content) else content
+    text = join_texts(content)
+    return content if text is None or any(b.get("type") != "text" for b in content) else text
 
 
 def exit_code_of(name: str, output: Any, structured: Any, *, failed: bool) -> int | None:
@@ -384,7 +287,4 @@ def exit_code_of(name: str, output: Any, structured: Any, *, failed: bool) -> in
 
 def refusal_ms(retry: dict[str, Any]) -> float | None:
     """Return the pause of an api_retry after too many requests; it is at least what was asked."""
-    delay = retry.get("retry_delay_ms")
-    if retry.get("error_status") not in (429, 529) or not isinstance(delay, int | float):
-        return None
-    return float(delay)
+    return number_at(retry, "retry_delay_ms") if retry.get("error_status") in (429, 529) else None

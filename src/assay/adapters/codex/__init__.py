@@ -10,28 +10,35 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from assay.adapters.codex.merge import Family, ids_of, merge_turn
+from assay.adapters.codex.merge import SubAgents, ids_of, merge_turn
 from assay.adapters.codex.rollout import Rollout, Segment, read_rollouts
 from assay.adapters.codex.stream import CodexTurn, Tokens, add_tokens, subtract_tokens, take_tokens
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import TrialClock, assign_segments, last_session, read_turns
+from assay.adapters.reading import (
+    TrialClock,
+    assign_segments,
+    last_session,
+    parse_line,
+    read_turns,
+    text_at,
+    value_at,
+)
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
     VendorOptions,
-    endpoints_of,
-    files_of,
     is_too_long,
+    login_file,
     mcp_servers,
     start_failure,
     status_cause,
     text_cause,
-    variables_of,
+    vendor_command,
     vendor_reading,
 )
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Reading, Watch
-from assay.records.capture import AgentInfo, AnyStep, Cause, Failure, ToolCall, Usage
+from assay.records.capture import AnyStep, Cause, Failure, Usage
 from assay.records.recording import Recording, TurnEnd
 
 
@@ -62,21 +69,23 @@ class CodexAdapter(VendorAdapter):
         main = rollouts.pop(session_id or "", None)
         clock = TrialClock(recording)
         segments = assign_segments(turns, main.segments if main else [], clock)
-        family = Family(_descendants(rollouts, session_id), ids_of(main))
+        agents = SubAgents(_descendants(rollouts, session_id), ids_of(main))
         steps: list[AnyStep] = []
         used: list[Tokens | None] = []
         for number, (reader, segment) in enumerate(zip(turns, segments, strict=True), 1):
-            steps += merge_turn(reader, segment, clock, number if several else None, family)
-            used.append(add_tokens([_own_tokens(turns, segments, number - 1), family.spent()]))
-        model = _model(segments) or self._options.model
+            steps += merge_turn(reader, segment, clock, number if several else None, agents)
+            used.append(add_tokens([_own_tokens(turns, segments, number - 1), agents.spent()]))
+        models = [segment.context.get("model") for segment in segments if segment is not None]
+        named = [model for model in models if isinstance(model, str)]
+        model = named[-1] if named else self._options.model
         return vendor_reading(
             turns,
             steps,
             [_usage(tokens, model) for tokens in used],
-            agent=_agent(main, model),
+            agent=("codex", text_at(main.meta, "cli_version") if main else None, model),
             failure=_failure(recording, turns, segments),
             setup=self._setup(turns, segments, main, recording.stderr),
-            permission_denials=sum(_is_denied(step) for step in steps),
+            permission_denials=sum(getattr(step, "error", None) == "declined" for step in steps),
             provider_retries=sum(reader.retries for reader in turns),
         )
 
@@ -168,24 +177,6 @@ def _descendants(rollouts: dict[str, Rollout], root: str | None) -> dict[str, Ro
         family |= more
 
 
-def _model(segments: list[Segment | None]) -> str | None:
-    models = [segment.context.get("model") for segment in segments if segment is not None]
-    return next((model for model in reversed(models) if isinstance(model, str)), None)
-
-
-def _agent(main: Rollout | None, model: str | None) -> AgentInfo:
-    version = main.meta.get("cli_version") if main is not None else None
-    return AgentInfo(
-        adapter="codex",
-        version=version if isinstance(version, str) else UNSET,
-        model=UNSET if model is None else model,
-    )
-
-
-def _is_denied(step: AnyStep) -> bool:
-    return isinstance(step, ToolCall) and step.error == "declined"
-
-
 _CONFIG = """\
 check_for_update_on_startup = false
 
@@ -232,22 +223,18 @@ def codex_command(options: VendorOptions, ask: Ask) -> Command:
     env, files, keep = _home(ask)
     if servers:
         env = {**env, "RUST_LOG": _LOG}
-    return Command(
+    return vendor_command(
+        options,
+        servers,
+        _KEYS,
+        (("OPENAI_BASE_URL",), _ENDPOINTS),
         argv=tuple(argv),
         env=env,
         stdin=ask.text if on_stdin else None,
         files=files,
-        pass_env=(*_KEYS, *variables_of(servers.values())),
         keep=keep,
-        visible=files_of(servers.values()),
-        login=_login(ask),
-        endpoints=endpoints_of(options, servers.values(), ("OPENAI_BASE_URL",), *_ENDPOINTS),
+        login=login_file(ask, "CODEX_HOME", ".codex", "auth.json"),
     )
-
-
-def _login(ask: Ask) -> dict[str, str]:
-    place = os.environ.get("CODEX_HOME") or "~/.codex"
-    return {f"{ask.home}/.codex/auth.json": f"{place}/auth.json"} if ask.home else {}
 
 
 def native_program(name: str) -> str:
@@ -418,7 +405,7 @@ def _info_cause(info: Any) -> Cause | None:
     if not isinstance(info, dict):
         return None
     for name, details in info.items():
-        status = details.get("http_status_code") if isinstance(details, dict) else None
+        status = value_at(details, "http_status_code")
         return status_cause(status) if isinstance(status, int) else _INFO.get(name)
     return None
 
@@ -435,8 +422,5 @@ def _cause(message: str) -> Cause:
 
 def _body_cause(message: str) -> Cause | None:
     """Judge a message that is the provider's response body, which Codex passes on for HTTP 400."""
-    try:
-        body = msgspec.json.decode(message)
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    body = parse_line(message.encode())
     return Cause.PROVIDER if isinstance(body, dict) and "error" in body else None

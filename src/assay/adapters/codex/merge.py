@@ -24,12 +24,20 @@ from assay.adapters.codex.stream import (
     tool_input,
     tool_name,
 )
-from assay.adapters.reading import TrialClock
+from assay.adapters.reading import (
+    TrialClock,
+    list_at,
+    objects_at,
+    or_unset,
+    parse_line,
+    text_at,
+    value_at,
+)
 from assay.records.capture import AnyStep, Plan, ToolCall
 
 
 @dataclass
-class Family:
+class SubAgents:
     """The rollouts of sub-agents that no call has claimed yet, and the tokens of claimed ones."""
 
     rollouts: dict[str, Rollout]
@@ -55,7 +63,11 @@ def ids_of(rollout: Rollout | None) -> frozenset[str | None]:
 
 
 def merge_turn(
-    turn: CodexTurn, segment: Segment | None, clock: TrialClock, number: int | None, family: Family
+    turn: CodexTurn,
+    segment: Segment | None,
+    clock: TrialClock,
+    number: int | None,
+    agents: SubAgents,
 ) -> list[AnyStep]:
     """Return the steps of one turn: items in the stream's order, and between them the entries
     that only the rollout has, each behind the item it follows there.
@@ -65,7 +77,7 @@ def merge_turn(
     placed: list[tuple[float, int, list[AnyStep]]] = []
     for index, item in enumerate(turn.items):
         entry = found.get(index)
-        placed.append((index, 0, _stream_steps(item, entry, clock, number, family)))
+        placed.append((index, 0, _stream_steps(item, entry, clock, number, agents)))
     # Sort keys: an item has its index; an entry without one follows the last matched item before it
     # in the rollout (index + 0.5), and takes over its time if it has none of its own.
     matched = {id(entry): index for index, entry in found.items()}
@@ -75,7 +87,7 @@ def merge_turn(
             after = max(after, matched[id(entry)])
             at_ms = turn.items[int(after)].begun_ms
         elif _is_missing(entry, turn):
-            placed.append((after + 0.5, order, entry_steps(entry, clock, number, at_ms, family)))
+            placed.append((after + 0.5, order, entry_steps(entry, clock, number, at_ms, agents)))
     placed.sort(key=lambda place: place[:2])
     return [step for _, _, steps in placed for step in steps]
 
@@ -85,7 +97,7 @@ def entry_steps(
     clock: TrialClock,
     turn: int | None,
     default_ms: float,
-    family: Family,
+    agents: SubAgents,
     parent: str | None = None,
 ) -> list[AnyStep]:
     """Make the steps of an entry that only the rollout has."""
@@ -94,26 +106,26 @@ def entry_steps(
         step = TEXTS[entry.type](
             content=entry.text,
             timestamp=default_ms if at is None else at,
-            turn=UNSET if turn is None else turn,
-            parent=UNSET if parent is None else parent,
+            turn=or_unset(turn),
+            parent=or_unset(parent),
         )
         return [step]
     at = clock.at(entry.at_ms)
     if plan_of(entry) is not None:
         return [plan_step(entry, default_ms if at is None else at, turn, parent)]
     made = call_step(entry, None, clock, turn, default_ms, parent)
-    return [made, *_children(entry, clock, turn, made.timestamp, family)]
+    return [made, *_children(entry, clock, turn, made.timestamp, agents)]
 
 
 def _children(
-    call: Call, clock: TrialClock, turn: int | None, default_ms: float, family: Family
+    call: Call, clock: TrialClock, turn: int | None, default_ms: float, agents: SubAgents
 ) -> Iterable[AnyStep]:
-    for child in family.claim(call):
+    for child in agents.claim(call):
         for segment in child.segments:
             for entry in segment.entries:
-                if child.is_fork and _id_of(entry) in family.seen:
+                if child.is_fork and _id_of(entry) in agents.seen:
                     continue  # a fork starts with a copy of its parent's history
-                yield from entry_steps(entry, clock, turn, default_ms, family, call.call_id)
+                yield from entry_steps(entry, clock, turn, default_ms, agents, call.call_id)
 
 
 def _id_of(entry: Entry) -> str | None:
@@ -121,7 +133,7 @@ def _id_of(entry: Entry) -> str | None:
 
 
 def _stream_steps(
-    item: Item, entry: Entry | None, clock: TrialClock, turn: int | None, family: Family
+    item: Item, entry: Entry | None, clock: TrialClock, turn: int | None, agents: SubAgents
 ) -> list[AnyStep]:
     if isinstance(entry, TextEntry):
         at = clock.at(entry.at_ms)
@@ -137,7 +149,7 @@ def _stream_steps(
     step = call_step(entry, item, clock, turn)
     if entry is None:
         return [step]
-    return [step, *_children(entry, clock, turn, step.timestamp, family)]
+    return [step, *_children(entry, clock, turn, step.timestamp, agents)]
 
 
 def _match(items: list[Item], entries: list[Entry]) -> dict[int, Entry]:
@@ -248,38 +260,32 @@ def call_step(
 
 def plan_of(call: Call) -> list[Any] | None:
     """Return the entries of an accepted plan; None for any other call."""
-    plan = call.input.get("plan") if isinstance(call.input, dict) else None
+    plan = value_at(call.input, "plan")
     if call.name != PLAN or not isinstance(plan, list) or rejection(call) is not None:
         return None
     return [
         {"content": entry.get("step", ""), "status": entry.get("status", "pending")}
-        for entry in plan
-        if isinstance(entry, dict)
+        for entry in objects_at(call.input, "plan")
     ]
 
 
 def plan_step(call: Call, at_ms: float, turn: int | None, parent: str | None = None) -> Plan:
-    why = call.input.get("explanation")
     return Plan(
         entries=plan_of(call) or [],
-        content=why if isinstance(why, str) and why else UNSET,
+        content=text_at(call.input, "explanation") or UNSET,
         timestamp=at_ms,
-        turn=UNSET if turn is None else turn,
-        parent=UNSET if parent is None else parent,
+        turn=or_unset(turn),
+        parent=or_unset(parent),
     )
 
 
 def receivers(call: Call) -> list[str]:
     """Return the thread ids of the sub-agents that a call started or messaged."""
-    threads = (call.item or {}).get("receiver_thread_ids")
-    if isinstance(threads, list) and threads:
+    if threads := list_at(call.item, "receiver_thread_ids"):
         return [str(thread) for thread in threads]
-    try:
-        answer = msgspec.json.decode(call.output) if isinstance(call.output, str) else None
-    except (msgspec.DecodeError, RecursionError):
-        return []
-    agent = answer.get("agent_id") if isinstance(answer, dict) else None
-    return [agent] if isinstance(agent, str) else []
+    answer = parse_line(call.output.encode()) if isinstance(call.output, str) else None
+    agent = text_at(answer, "agent_id")
+    return [] if agent is None else [agent]
 
 
 def rejection(call: Call) -> str | None:
@@ -368,11 +374,11 @@ def _bare_step(call: Call, turn: int | None, default_ms: float) -> ToolCall:
         name=f"{mcp}__{call.name}" if mcp else call.name,
         status="cancelled" if call.output_ms is None and text is None else status,
         timestamp=default_ms,
-        input=UNSET if call.input is None else call.input,
-        output=UNSET if text is None else text,
-        error=UNSET if why is None else why,
-        exit_code=UNSET if exit_code is None else exit_code,
-        turn=UNSET if turn is None else turn,
+        input=or_unset(call.input),
+        output=or_unset(text),
+        error=or_unset(why),
+        exit_code=or_unset(exit_code),
+        turn=or_unset(turn),
     )
 
 
@@ -400,8 +406,6 @@ def _changes(value: dict[str, Any]) -> list[dict[str, Any]]:
     # The stream has a list of changes, the rollout an object by path.
     if isinstance(changes, dict):
         return [
-            {"path": path, "kind": change.get("type") if isinstance(change, dict) else None}
-            for path, change in changes.items()
+            {"path": path, "kind": value_at(change, "type")} for path, change in changes.items()
         ]
-    listed = changes if isinstance(changes, list) else []
-    return [change for change in listed if isinstance(change, dict) and "path" in change]
+    return [change for change in objects_at(value, "changes") if "path" in change]

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from assay.adapters.codex.stream import Tokens, add_tokens, subtract_tokens, take_tokens
-from assay.adapters.reading import epoch_ms, parse_line
+from assay.adapters.reading import epoch_ms, join_texts, number_at, objects_at, parse_line, text_at
 
 ITEM_TYPES = {
     "CommandExecution": "command_execution",
@@ -110,7 +110,12 @@ def read_rollout(lines: Iterable[bytes]) -> Rollout:
         entry = parse_line(line)
         if isinstance(entry, dict) and isinstance(entry.get("payload"), dict):
             reader.take(entry.get("type"), entry["payload"], epoch_ms(entry.get("timestamp")))
-    _fill_tokens(rollout.segments)
+    # Where answers have no token records of their own, running totals tell.
+    before: Tokens | None = None
+    for segment in rollout.segments:
+        if segment.tokens is None and segment.total and any(segment.total.values()):
+            segment.tokens = subtract_tokens(segment.total, before)
+        before = segment.total or before
     return rollout
 
 
@@ -121,7 +126,9 @@ class _Reader:
     def take(self, kind: Any, payload: dict[str, Any], at_ms: float | None) -> None:
         if kind == "session_meta":
             if not self._rollout.id:  # a fork also repeats the header of its source
-                self._take_meta(payload)
+                self._rollout.id = str(payload.get("id") or "")
+                self._rollout.meta = payload
+                self._rollout.parent = text_at(payload, "parent_thread_id")
         elif kind == "turn_context":
             self._segment.context = payload
         elif kind == "token_usage_record":
@@ -138,12 +145,6 @@ class _Reader:
         if not self._rollout.segments:
             self._rollout.segments.append(Segment())
         return self._rollout.segments[-1]
-
-    def _take_meta(self, payload: dict[str, Any]) -> None:
-        self._rollout.id = str(payload.get("id") or "")
-        self._rollout.meta = payload
-        parent = payload.get("parent_thread_id")
-        self._rollout.parent = parent if isinstance(parent, str) else None
 
     def _take_event(self, payload: dict[str, Any], at_ms: float | None) -> None:
         kind = payload.get("type")
@@ -164,7 +165,7 @@ class _Reader:
             segment.total = take_tokens(payload["info"].get("total_token_usage"))
 
     def _take_item(self, payload: dict[str, Any]) -> None:
-        item, ended_ms = payload["item"], _number(payload.get("completed_at_ms"))
+        item, ended_ms = payload["item"], number_at(payload, "completed_at_ms")
         kind, name = str(item.get("type")), item.get("id")
         if kind == "AgentMessage":
             self._add_text("agent_message", name, _joined(item.get("content")), ended_ms)
@@ -180,7 +181,7 @@ class _Reader:
                 call = Call(str(name), str(item.get("tool") or kind), outer=self._outer())
                 self._segment.entries.append(call)
             call.item, call.ended_ms = item, ended_ms
-            call.started_ms = _number(payload.get("started_at_ms"))
+            call.started_ms = number_at(payload, "started_at_ms")
             # An item that ends after its turn did was stopped along with the agent.
             call.cut = self._segment.over
 
@@ -200,7 +201,7 @@ class _Reader:
             if call is not None:
                 call.output, call.output_ms = output_text(payload.get("output")), at_ms
         elif kind == "additional_tools":
-            self._segment.tools += _tool_names(payload.get("tools"))
+            self._segment.tools += _tool_names(objects_at(payload, "tools"))
 
     def _add_text(self, kind: str, name: Any, text: str, at_ms: float | None) -> None:
         """Add a text once: the rollout holds each as an event and as a response item."""
@@ -231,9 +232,8 @@ def output_text(output: Any) -> Any:
     if isinstance(output, dict) and "content" in output:
         output = output["content"]
     if isinstance(output, list):
-        texts = [part.get("text") for part in output if isinstance(part, dict)]
-        if len(texts) == len(output) and all(isinstance(text, str) for text in texts):
-            return "\n".join(str(text) for text in texts)
+        text = join_texts(output)
+        return output if text is None else text
     return output
 
 
@@ -243,30 +243,21 @@ def _call(kind: str, name: str, payload: dict[str, Any], at_ms: float | None) ->
     if kind != "custom_tool_call" and isinstance(arguments, str):
         with contextlib.suppress(msgspec.DecodeError, RecursionError):  # malformed: keep the text
             arguments = msgspec.json.decode(arguments)
-    namespace = payload.get("namespace")
     return Call(
         call_id=name,
         name=str(payload.get("name") or kind.removesuffix("_call")),
-        namespace=namespace if isinstance(namespace, str) else None,
+        namespace=text_at(payload, "namespace"),
         input=arguments,
         at_ms=at_ms,
     )
 
 
-def _fill_tokens(segments: list[Segment]) -> None:
-    """Derive tokens from running totals where answers have no records of their own."""
-    before: Tokens | None = None
-    for segment in segments:
-        if segment.tokens is None and segment.total and any(segment.total.values()):
-            segment.tokens = subtract_tokens(segment.total, before)
-        before = segment.total or before
-
-
-def _tool_names(tools: Any) -> Iterator[str]:
-    for tool in tools if isinstance(tools, list) else []:
-        if isinstance(tool, dict) and isinstance(tool.get("tools"), list):
-            yield from (f"{tool.get('name')}.{name}" for name in _tool_names(tool["tools"]))
-        elif isinstance(tool, dict):
+def _tool_names(tools: list[dict[str, Any]]) -> Iterator[str]:
+    for tool in tools:
+        if isinstance(tool.get("tools"), list):
+            inner = _tool_names(objects_at(tool, "tools"))
+            yield from (f"{tool.get('name')}.{name}" for name in inner)
+        else:
             yield str(tool.get("name"))
 
 
@@ -278,7 +269,3 @@ def _texts(parts: Any) -> list[str]:
 
 def _joined(parts: Any, between: str = "") -> str:
     return between.join(_texts(parts))
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None

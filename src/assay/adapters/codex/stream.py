@@ -7,7 +7,15 @@ from typing import Any
 
 from msgspec import UNSET
 
-from assay.adapters.reading import EventReader
+from assay.adapters.reading import (
+    EventReader,
+    integer_at,
+    join_texts,
+    list_at,
+    objects_at,
+    or_unset,
+    text_at,
+)
 from assay.records.capture import AnyStep, Message, Plan, Thought, ToolCall
 
 TOOLS = frozenset(
@@ -39,16 +47,14 @@ class Item:
 
 def item_step(item: Item) -> AnyStep:
     """Turn an item of a known type into a step."""
-    turn: Any = UNSET if item.turn is None else item.turn
+    turn: Any = or_unset(item.turn)
     if item.type == "todo_list":
         return Plan(entries=plan_entries(item.value), timestamp=item.begun_ms, turn=turn)
     kind = TEXTS.get(item.type)
     if kind is not None:
-        text = item.value.get("text")
-        content = text if isinstance(text, str) else ""
+        content = text_at(item.value, "text") or ""
         return kind(content=content, timestamp=item.begun_ms, turn=turn)
     status, error = _outcome(item)
-    exit_code = item.value.get("exit_code")
     return ToolCall(
         name=tool_name(item),
         status=status,
@@ -58,24 +64,20 @@ def item_step(item: Item) -> AnyStep:
         duration=UNSET if item.ended_ms is None else item.ended_ms - item.begun_ms,
         # Item ids start again at item_0 in each process.
         call_id=item.id if item.turn is None else f"turn{item.turn}-{item.id}",
-        error=UNSET if error is None else error,
-        exit_code=exit_code if isinstance(exit_code, int) else UNSET,
+        error=or_unset(error),
+        exit_code=or_unset(integer_at(item.value, "exit_code")),
         turn=turn,
     )
 
 
 def plan_entries(value: dict[str, Any]) -> list[Any]:
     """Return the entries of a to-do list, in the form that all agents' plans have here."""
-    entries = value.get("items")
-    if not isinstance(entries, list):
-        return []
     return [
         {
             "content": entry.get("text", ""),
             "status": "completed" if entry.get("completed") else "pending",
         }
-        for entry in entries
-        if isinstance(entry, dict)
+        for entry in objects_at(value, "items")
     ]
 
 
@@ -117,18 +119,14 @@ def tool_output(item: Item) -> Any:
             name: value[name] for name in ("receiver_thread_ids", "agents_states") if name in value
         }
     results = value.get("results")
-    return UNSET if results is None else results
+    return or_unset(results)
 
 
 def mcp_text(result: Any) -> Any:
     """Return the text of an MCP result, or the whole result if it holds more than text."""
-    content = result.get("content") if isinstance(result, dict) else None
-    if not isinstance(content, list) or not content:
-        return result
-    texts = [part.get("text") for part in content if isinstance(part, dict)]
-    if len(texts) == len(content) and all(isinstance(text, str) for text in texts):
-        return "\n".join(str(text) for text in texts)
-    return result
+    content = list_at(result, "content")
+    text = join_texts(content) if content else None
+    return result if text is None else text
 
 
 def command_words(command: Any) -> list[str]:
@@ -163,13 +161,13 @@ def _outcome(item: Item) -> tuple[str, str | None]:
 
 def _why(item: Item) -> str:
     value = item.value
-    error = value.get("error")
-    if isinstance(error, dict) and isinstance(error.get("message"), str):
-        return str(error["message"])
+    message = text_at(value, "error", "message")
+    if message is not None:
+        return message
     if item.type == "mcp_tool_call" and isinstance(text := mcp_text(value.get("result")), str):
         return text
-    exit_code = value.get("exit_code")
-    return f"exit code {exit_code}" if isinstance(exit_code, int) else "failed"
+    exit_code = integer_at(value, "exit_code")
+    return "failed" if exit_code is None else f"exit code {exit_code}"
 
 
 _RETRY = "Reconnecting"
@@ -219,8 +217,7 @@ class CodexTurn(EventReader):
         if kind in ("item.started", "item.updated", "item.completed"):
             return self._item(str(kind), event.get("item"), t_ms)
         if kind == "thread.started":
-            thread = event.get("thread_id")
-            self.session_id = thread if isinstance(thread, str) else self.session_id
+            self.session_id = text_at(event, "thread_id") or self.session_id
         elif kind == "turn.started":
             self.ended = False
         elif kind == "turn.completed":
@@ -228,10 +225,10 @@ class CodexTurn(EventReader):
             self.usage = usage if isinstance(usage, dict) else None
             self.ended, self.notice = True, None
         elif kind == "turn.failed":
-            self.error = _message(event.get("error")) or "failed"
+            self.error = text_at(event, "error", "message") or "failed"
             self.ended = True
         elif kind == "error":  # usually a retry notice; only turn.failed is fatal
-            self.notice = _message(event)
+            self.notice = text_at(event, "message")
             self.retries += (self.notice or "").startswith(_RETRY)
         else:
             self._unknown_event(event)
@@ -251,7 +248,7 @@ class CodexTurn(EventReader):
     def _take(self, value: dict[str, Any], t_ms: int, *, ended: bool) -> Sequence[AnyStep]:
         kind, name = str(value["type"]), str(value.get("id"))
         if kind == "error":  # an item of this type is a warning
-            self.warnings.append(_message(value) or "")
+            self.warnings.append(text_at(value, "message") or "")
             return ()
         self.notice = None
         self._count_answer(kind, name, ended=ended)
@@ -292,11 +289,6 @@ class CodexTurn(EventReader):
             self._open.add(name)
 
 
-def _message(value: Any) -> str | None:
-    message = value.get("message") if isinstance(value, dict) else None
-    return message if isinstance(message, str) else None
-
-
 _TOKENS = (
     "input_tokens",
     "cached_input_tokens",
@@ -320,7 +312,7 @@ def take_tokens(usage: Any) -> Tokens | None:
     """Read the token counts of a usage object."""
     if not isinstance(usage, dict):
         return None
-    return {name: n for name in _TOKENS if isinstance(n := usage.get(name), int)}
+    return {name: n for name in _TOKENS if (n := integer_at(usage, name)) is not None}
 
 
 def subtract_tokens(after: Tokens, before: Tokens | None) -> Tokens:

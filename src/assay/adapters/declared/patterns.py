@@ -9,6 +9,10 @@ like that (lookaround, back references) is refused.
 Why not google-re2, which is linear too: its \\w, \\d, \\s and \\b mean ASCII, its $ does not match
 before a last line feed, and it has no \\Z, so that schemas in use would read other events. In its
 slow way it does 0.1 MB/s for `(a|b)*a(a|b){900}c`: the work of a turn would be counted as here.
+
+Why not `re` in a process with a time limit, as graders have it: asking one costs no more than
+matching here (60 and 120 µs a text on a busy machine), but an adapter starts nothing, and the same
+recording must give the same steps on a slow machine and on a fast one. A limit in seconds does not.
 """
 
 import re

@@ -19,26 +19,33 @@ from assay.adapters.gemini.session import (
 )
 from assay.adapters.gemini.stream import GeminiTurn, Use, is_denied
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import TrialClock, assign_segments, last_session, read_turns
+from assay.adapters.reading import (
+    TrialClock,
+    assign_segments,
+    integer_at,
+    last_session,
+    object_at,
+    parse_line,
+    read_turns,
+    value_at,
+)
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
     VendorOptions,
     add_usage,
-    endpoints_of,
-    files_of,
     is_too_long,
     mcp_servers,
-    merged,
+    merge_settings,
     parse_commented_json,
     start_failure,
     status_cause,
     text_cause,
-    variables_of,
+    vendor_command,
     vendor_reading,
 )
 from assay.plugin import Ask, Command, Reading, Watch
-from assay.records.capture import AgentInfo, AnyStep, Cause, Failure, Usage
+from assay.records.capture import AnyStep, Cause, Failure, Usage
 from assay.records.recording import Recording, TurnEnd
 
 
@@ -65,7 +72,7 @@ class GeminiAdapter(VendorAdapter):
         several = len(recording.turns) > 1
         turns = read_turns(recording, lambda _turn: GeminiTurn())
         for turn in turns:
-            turn.settle()
+            turn.read_whole()
         session_id = last_session(turns)
         sessions = read_sessions(recording.kept)
         main = sessions.pop(session_id or "", None)
@@ -84,7 +91,7 @@ class GeminiAdapter(VendorAdapter):
             turns,
             steps,
             [_usage(*pair) for pair in zip(turns, segments, strict=True)],
-            agent=AgentInfo(adapter="gemini", model=_model(turns, main) or UNSET),
+            agent=("gemini", None, _model(turns, main)),
             failure=failure,
             setup=self._setup(turns, recording.stderr),
             permission_denials=sum(map(is_denied, uses)),
@@ -117,10 +124,8 @@ def _usage(turn: GeminiTurn, segment: Segment | None) -> Usage | None:
     """Return the usage of one turn: from its result, else from the session's answers."""
     if turn.result is not None and turn.result.stats:
         stats = turn.result.stats
-        models = stats.get("models")
-        if isinstance(models, dict) and models:  # each model has its own price
-            shares = [_of_stats(share, name) for name, share in models.items()]
-            return add_usage(shares)
+        if models := object_at(stats, "models"):  # each model has its own price
+            return add_usage(_of_stats(share, name) for name, share in models.items())
         return _of_stats(stats, turn.model)
     tokens = segment.tokens if segment is not None else None
     if tokens is None:
@@ -132,11 +137,10 @@ def _of_stats(stats: Any, model: str | None) -> Usage | None:
     if not isinstance(stats, dict) or not stats.get("total_tokens", stats.get("input_tokens")):
         return None  # an API error: nothing was answered
     names = {"input": "input_tokens", "output": "output_tokens", "cached": "cached"}
-    tokens = {name: n for name, key in names.items() if isinstance(n := stats.get(key), int)}
-    total = stats.get("total_tokens")
+    tokens = {name: n for name, key in names.items() if (n := integer_at(stats, key)) is not None}
     known = tokens.get("input", 0) + tokens.get("output", 0)
     # The stream does not name thoughts, but its total includes them.
-    thought = total - known if isinstance(total, int) else 0
+    thought = (integer_at(stats, "total_tokens") or 0) - known
     return _counted(tokens, max(thought, 0), model)
 
 
@@ -163,10 +167,9 @@ def _model(turns: list[GeminiTurn], main: Session | None) -> str | None:
     # "auto" also uses a small model as router: take the one with the most tokens.
     shares: dict[str, int] = {}
     for turn in turns:
-        models = turn.result.stats.get("models") if turn.result is not None else None
-        for name, share in models.items() if isinstance(models, dict) else ():
-            total = share.get("total_tokens") if isinstance(share, dict) else None
-            shares[name] = shares.get(name, 0) + (total if isinstance(total, int) else 0)
+        stats = turn.result.stats if turn.result is not None else {}
+        for name, share in object_at(stats, "models").items():
+            shares[name] = shares.get(name, 0) + (integer_at(share, "total_tokens") or 0)
     return max(shares, key=lambda name: shares[name]) if shares else asked
 
 
@@ -218,22 +221,25 @@ def gemini_command(options: VendorOptions, ask: Ask) -> Command:
     if ask.home is not None:
         settings["security"] = {"auth": {"selectedType": _auth_type(ask)}}
     else:
-        settings = merged(_users_settings(), settings)
+        settings = merge_settings(_users_settings(), settings)
         # Without this it takes a base URL for a gateway, and refuses to start.
         if all(os.environ.get(name) for name in ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL")):
-            settings = merged({"security": {"auth": {"selectedType": "gemini-api-key"}}}, settings)
+            settings = merge_settings(
+                {"security": {"auth": {"selectedType": "gemini-api-key"}}}, settings
+            )
     chats = f"{'~' if ask.home else home}/.gemini/tmp/*/chats"
-    return Command(
+    return vendor_command(
+        options,
+        servers,
+        _KEYS,
+        (_BASE_URLS, _ENDPOINTS),
         argv=tuple(argv),
         env={**_ENV, "GEMINI_CLI_HOME": home},
         stdin=ask.text if on_stdin else None,
         files={f"{home}/.gemini/settings.json": msgspec.json.encode(settings).decode()},
         links={} if ask.home else _links_to_users_files(home),
-        pass_env=(*_KEYS, *variables_of(servers.values())),
         keep=(f"{chats}/session-*.jsonl", f"{chats}/*/*.jsonl"),
-        visible=files_of(servers.values()),
         login={f"{ask.home}/{name}": f"~/{name}" for name in _LOGIN} if ask.home else {},
-        endpoints=endpoints_of(options, servers.values(), _BASE_URLS, *_ENDPOINTS),
     )
 
 
@@ -382,8 +388,7 @@ def server_states(names: Iterable[str], turns: Sequence[GeminiTurn], stderr: str
 
 
 def _has_answered(use: Use, server: str) -> bool:
-    error = (use.result or {}).get("error")
-    missing = isinstance(error, dict) and error.get("type") == "tool_not_registered"
+    missing = value_at(use.result, "error", "type") == "tool_not_registered"
     return use.name.startswith(f"mcp_{server}_") and use.result is not None and not missing
 
 
@@ -459,12 +464,7 @@ def _between(text: str, begin: str, end: str) -> str | None:
 
 
 def _body_cause(body: str) -> Cause | None:
-    try:
-        parsed = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    error = parsed.get("error") if isinstance(parsed, dict) else None
-    code = error.get("code") if isinstance(error, dict) else None
+    code = value_at(parse_line(body.encode()), "error", "code")
     return status_cause(code) if isinstance(code, int) else None
 
 

@@ -5,10 +5,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from msgspec import UNSET
-
 from assay.adapters.gemini.stream import GeminiTurn, Text, Use, todo_step, tool_step
-from assay.adapters.reading import TrialClock, epoch_ms, parse_line
+from assay.adapters.reading import (
+    TrialClock,
+    epoch_ms,
+    integer_at,
+    list_at,
+    objects_at,
+    or_unset,
+    parse_line,
+    text_at,
+    value_at,
+)
 from assay.records.capture import AnyStep, Message, Thought
 
 _TOKENS = ("input", "output", "cached", "thoughts", "tool", "total")
@@ -94,27 +102,23 @@ def _take_answer(entry: dict[str, Any], session: Session, known: dict[str, Answe
         session.segments[-1].answers.append(answer)
     # A later version may be partial: keep what it lacks.
     answer.text = _text(entry.get("content")) or answer.text
-    thoughts = entry.get("thoughts")
-    if isinstance(thoughts, list) and thoughts:
+    if thoughts := list_at(entry, "thoughts"):
         answer.thoughts = [text for thought in thoughts if (text := _thought(thought))]
-    calls = entry.get("toolCalls")
-    if isinstance(calls, list):
-        named = [call for call in calls if isinstance(call, dict)]
-        answer.calls = [call for call in named if isinstance(call.get("id"), str)]
+    if isinstance(entry.get("toolCalls"), list):
+        calls = objects_at(entry, "toolCalls")
+        answer.calls = [call for call in calls if isinstance(call.get("id"), str)]
     tokens = entry.get("tokens")
     if isinstance(tokens, dict):
-        answer.tokens = {name: n for name in _TOKENS if isinstance(n := tokens.get(name), int)}
-    if isinstance(entry.get("model"), str):
-        answer.model = entry["model"]
+        counts = {name: integer_at(tokens, name) for name in _TOKENS}
+        answer.tokens = {name: n for name, n in counts.items() if n is not None}
+    answer.model = text_at(entry, "model") or answer.model
 
 
 def _thought(thought: Any) -> str:
     """Join subject and description as the model wrote them."""
     if isinstance(thought, str):
         return thought
-    if not isinstance(thought, dict):
-        return ""
-    subject, description = thought.get("subject"), thought.get("description")
+    subject, description = value_at(thought, "subject"), value_at(thought, "description")
     parts = [f"**{subject}**" if subject else "", str(description or "")]
     return "\n".join(part for part in parts if part)
 
@@ -123,8 +127,7 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") for part in parts if isinstance(part, dict)]
-    return "".join(text for text in texts if isinstance(text, str))
+    return "".join(text_at(part, "text") or "" for part in parts)
 
 
 @dataclass
@@ -166,7 +169,7 @@ class Merge:
         yield Message(
             content=part.content,
             timestamp=self._moment(part),
-            turn=UNSET if turn is None else turn,
+            turn=or_unset(turn),
         )
 
     def _moment(self, part: Text | Use) -> float:
@@ -231,8 +234,8 @@ class Merge:
             yield Thought(
                 content=text,
                 timestamp=min(moments, default=default_ms),
-                turn=UNSET if turn is None else turn,
-                parent=UNSET if parent is None else parent,
+                turn=or_unset(turn),
+                parent=or_unset(parent),
             )
 
     def _message(
@@ -242,8 +245,8 @@ class Merge:
         return Message(
             content=answer.text,
             timestamp=default_ms if at is None else at,
-            turn=UNSET if turn is None else turn,
-            parent=UNSET if parent is None else parent,
+            turn=or_unset(turn),
+            parent=or_unset(parent),
         )
 
 

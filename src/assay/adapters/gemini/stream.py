@@ -7,7 +7,17 @@ from typing import Any
 
 from msgspec import UNSET
 
-from assay.adapters.reading import EventReader, TrialClock, epoch_ms, parse_line
+from assay.adapters.reading import (
+    EventReader,
+    TrialClock,
+    epoch_ms,
+    object_at,
+    objects_at,
+    or_unset,
+    parse_line,
+    text_at,
+    value_at,
+)
 from assay.records.capture import AnyStep, Message, Plan, ToolCall
 from assay.records.recording import RawLine
 
@@ -65,7 +75,7 @@ class GeminiTurn(EventReader):
         last = self.parts[-1] if self.parts else None
         return last.content if isinstance(last, Text) else ""
 
-    def settle(self) -> None:
+    def read_whole(self) -> None:
         """Read a turn without events as one JSON object, as `--output-format json` prints it."""
         if self.events.mapped or not self._not_json:
             return
@@ -73,8 +83,8 @@ class GeminiTurn(EventReader):
         if not isinstance(whole, dict) or "stats" not in whole:
             return
         self.events.mapped, self.events.unparsed = self.events.total, 0
-        self.session_id = _text(whole.get("session_id"))
-        if text := _text(whole.get("response")):
+        self.session_id = text_at(whole, "session_id")
+        if text := text_at(whole, "response"):
             self.parts.append(Text([text], 0, None))
         error = whole.get("error")
         failed = isinstance(error, dict)
@@ -85,18 +95,18 @@ class GeminiTurn(EventReader):
         )
         self.ended = True
 
-    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         self._not_json.append(line.text)
-        return super()._odd(value, line)
+        return super()._read_other(value, line)
 
     def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
         kind, at_ms = event.get("type"), epoch_ms(event.get("timestamp"))
         if kind == "init":
-            self.session_id = _text(event.get("session_id")) or self.session_id
-            self.model = _text(event.get("model"))
+            self.session_id = text_at(event, "session_id") or self.session_id
+            self.model = text_at(event, "model")
         elif kind == "message" and event.get("role") in ("user", "assistant"):
             if event["role"] == "assistant":
-                return self._say(_text(event.get("content")) or "", t_ms, at_ms)
+                return self._add_text(text_at(event, "content") or "", t_ms, at_ms)
         elif kind == "tool_use":
             use = Use(
                 str(event.get("tool_id")),
@@ -106,18 +116,20 @@ class GeminiTurn(EventReader):
                 at_ms,
             )
             self.parts.append(use)
-            return [_live(use)]
+            return [_live_step(use)]
         elif kind == "tool_result":
             return self._end_call(event, t_ms, at_ms)
         elif kind == "error":
             self.errors.append((str(event.get("severity")), str(event.get("message"))))
         elif kind == "result":
-            self._take_result(event)
+            error, stats = object_at(event, "error"), object_at(event, "stats")
+            self.result = Result(str(event.get("status")), error or None, stats)
+            self.ended = True
         else:
             self._unknown(str(kind) if "type" in event else "no type")
         return ()
 
-    def _say(self, piece: str, t_ms: int, at_ms: float | None) -> Sequence[AnyStep]:
+    def _add_text(self, piece: str, t_ms: int, at_ms: float | None) -> Sequence[AnyStep]:
         if not piece:
             return ()
         last = self.parts[-1] if self.parts else None
@@ -131,21 +143,12 @@ class GeminiTurn(EventReader):
         for part in reversed(self.parts):
             if isinstance(part, Use) and part.id == event.get("tool_id") and part.result is None:
                 part.result, part.result_t_ms, part.result_at_ms = event, t_ms, at_ms
-                return [_live(part)]
+                return [_live_step(part)]
         self._unknown("tool_result")  # no call with this id is open
         return ()
 
-    def _take_result(self, event: dict[str, Any]) -> None:
-        error, stats = event.get("error"), event.get("stats")
-        self.result = Result(
-            str(event.get("status")),
-            error if isinstance(error, dict) else None,
-            stats if isinstance(stats, dict) else {},
-        )
-        self.ended = True
 
-
-def _live(use: Use) -> ToolCall:
+def _live_step(use: Use) -> ToolCall:
     result = use.result
     status = "in_progress"
     if result is not None:
@@ -163,9 +166,8 @@ def _live(use: Use) -> ToolCall:
 def _stream_stats(stats: Any) -> dict[str, Any]:
     """Convert the statistics of the JSON format into those of the stream's result."""
     models: dict[str, Any] = {}
-    found = stats.get("models") if isinstance(stats, dict) else None
-    for name, model in found.items() if isinstance(found, dict) else ():
-        tokens = model.get("tokens") if isinstance(model, dict) else None
+    for name, model in object_at(stats, "models").items():
+        tokens = value_at(model, "tokens")
         if isinstance(tokens, dict):
             keys = {"total_tokens": "total", "input_tokens": "prompt", "cached": "cached"}
             keys |= {"output_tokens": "candidates", "input": "input"}
@@ -173,10 +175,6 @@ def _stream_stats(stats: Any) -> dict[str, Any]:
     names = ("total_tokens", "input_tokens", "output_tokens", "cached", "input")
     sums = {name: sum(model[name] for model in models.values()) for name in names}
     return {**sums, "models": models}
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 SHELL, TODOS = "run_shell_command", "write_todos"
@@ -210,28 +208,26 @@ def tool_step(
         duration=duration,
         input=use.input if use is not None else (call or {}).get("args", UNSET),
         call_id=use.id if use is not None else str((call or {}).get("id")),
-        turn=UNSET if turn is None else turn,
-        parent=UNSET if parent is None else parent,
+        turn=or_unset(turn),
+        parent=or_unset(parent),
         **_outcome(use, call),
     )
 
 
 def todo_step(step: ToolCall) -> Plan | None:
     """Return the plan that a write_todos call wrote; None for any other call."""
-    todos = step.input.get("todos") if isinstance(step.input, dict) else None
+    todos = value_at(step.input, "todos")
     if step.name != TODOS or step.status != "completed" or not isinstance(todos, list):
         return None
     entries = [
         {"content": todo.get("description", ""), "status": todo.get("status", "pending")}
-        for todo in todos
-        if isinstance(todo, dict)
+        for todo in objects_at(step.input, "todos")
     ]
     return Plan(entries=entries, timestamp=step.timestamp, turn=step.turn, parent=step.parent)
 
 
 def is_denied(use: Use) -> bool:
-    error = (use.result or {}).get("error")
-    return isinstance(error, dict) and bool(_DENIED.search(str(error.get("type"))))
+    return bool(_DENIED.search(str(value_at(use.result, "error", "type"))))
 
 
 def _outcome(use: Use | None, call: dict[str, Any] | None) -> dict[str, Any]:
@@ -246,21 +242,16 @@ def _outcome(use: Use | None, call: dict[str, Any] | None) -> dict[str, Any]:
     if result is None and response is None:
         return {"status": "cancelled"}
     if status == "error":
-        return _failed(result, response, shown)
+        message = value_at(result, "error", "message")
+        text = message or response or shown or "failed"
+        output = response if response is not None else message or shown
+        return {"status": "failed", "output": or_unset(output), "error": str(text)}
     if status == "cancelled":
-        return {"status": "cancelled", "output": _or_unset(response or shown)}
+        return {"status": "cancelled", "output": or_unset(response or shown)}
     name = use.name if use is not None else (call or {}).get("name")
     if name == SHELL:
         return _shell(response, shown)
-    return {"status": "completed", "output": _or_unset(shown if response is None else response)}
-
-
-def _failed(result: dict[str, Any] | None, response: Any, shown: Any) -> dict[str, Any]:
-    error = (result or {}).get("error")
-    message = error.get("message") if isinstance(error, dict) else None
-    text = message or response or shown or "failed"
-    output = response if response is not None else message or shown
-    return {"status": "failed", "output": _or_unset(output), "error": str(text)}
+    return {"status": "completed", "output": or_unset(shown if response is None else response)}
 
 
 def _shell(response: Any, shown: Any) -> dict[str, Any]:
@@ -272,7 +263,7 @@ def _shell(response: Any, shown: Any) -> dict[str, Any]:
     # Without the blanks at the end, which the pattern would look for at every place.
     match = _SHELL.match(response.rstrip()) if isinstance(response, str) else None
     if match is None:
-        return {"status": "completed", "output": _or_unset(text)}
+        return {"status": "completed", "output": or_unset(text)}
     output = "" if match["output"] == _EMPTY else match["output"]
     if isinstance(shown, str) and len(shown) > len(output) > 0:
         output = shown  # long output is truncated for the model
@@ -293,8 +284,7 @@ def _response(call: dict[str, Any] | None) -> Any:
     results = (call or {}).get("result")
     answers: list[Any] = []
     for part in results if isinstance(results, list) else [results]:
-        function = part.get("functionResponse") if isinstance(part, dict) else None
-        response = function.get("response") if isinstance(function, dict) else None
+        response = value_at(part, "functionResponse", "response")
         if isinstance(response, dict):
             answers.append(response.get("output", response.get("error", response)))
     if not answers:
@@ -323,7 +313,3 @@ def _times(
     if use is None:
         return (default_ms if ended is None else ended), UNSET
     return use.t_ms, UNSET if use.result_t_ms is None else use.result_t_ms - use.t_ms
-
-
-def _or_unset(value: Any) -> Any:
-    return UNSET if value is None else value

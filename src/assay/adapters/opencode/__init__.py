@@ -5,30 +5,28 @@ import re
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from assay.adapters.opencode.files import Completer, OpenCodeDb, OpenCodeLog, read_db, read_log
 from assay.adapters.opencode.stream import OpenCodeTurn
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import TrialClock, read_turns
+from assay.adapters.reading import TrialClock, read_turns, text_at, value_at
 from assay.adapters.vendor import (
     McpServer,
     VendorAdapter,
     add_usage,
-    endpoints_of,
-    files_of,
+    login_file,
     mcp_servers,
-    merged,
+    merge_settings,
     parse_commented_json,
-    spell_variables,
+    rewrite_variables,
     start_failure,
     status_cause,
     text_cause,
-    variables_of,
+    vendor_command,
     vendor_reading,
 )
 from assay.plugin import Ask, Command, Reading, Watch
-from assay.records.capture import AgentInfo, Cause, Failure
+from assay.records.capture import Cause, Failure
 from assay.records.recording import Recording, TurnEnd
 
 _ENV = {
@@ -88,18 +86,18 @@ class OpenCodeAdapter(VendorAdapter):
             env |= _QUIET
         elif servers:
             env[_CONFIG_NAME] = config_text(servers, os.environ.get(_CONFIG_NAME) or "{}")
-        return Command(
+        endpoint = _ENDPOINTS.get((options.model or "").partition("/")[0])
+        return vendor_command(
+            options,
+            servers,
+            key_names(options.model),
+            ((_CONFIG_NAME,), (endpoint,) if endpoint else ()),
             argv=(*argv, *options.args),
             env=env,
             stdin=ask.text,
             files=files,
-            pass_env=(*key_names(options.model), *variables_of(servers.values())),
             keep=_KEPT if ask.home else (),  # the user's own database holds all their sessions
-            visible=files_of(servers.values()),
-            login=_login(ask),
-            endpoints=endpoints_of(
-                options, servers.values(), (_CONFIG_NAME,), *_endpoints(options.model)
-            ),
+            login=login_file(ask, "XDG_DATA_HOME", ".local/share", "opencode/auth.json"),
         )
 
     def watch(self) -> Watch:
@@ -119,30 +117,9 @@ class OpenCodeAdapter(VendorAdapter):
             steps += done.steps
             main = with_cost(model, reader.usage) if reader.usage else None
             usages.append(add_usage([main, *done.usages]))
-        return vendor_reading(
-            turns,
-            steps,
-            usages,
-            agent=self._agent(turns, database),
-            failure=_failure(turns, recording, log),
-            setup=self._setup(turns, database, log),
-            permission_denials=sum(len(turn.parts.denied) for turn in turns),
-            provider_retries=_n_retries(turns, log),
-        )
-
-    def _model(self, turn: OpenCodeTurn, database: OpenCodeDb) -> str | None:
-        return database.models.get(turn.session_id or "") or self._options.model
-
-    def _agent(self, turns: list[OpenCodeTurn], database: OpenCodeDb) -> AgentInfo:
         model = self._model(turns[0], database) if turns else self._options.model
-        return AgentInfo(
-            adapter="opencode", version=database.version or UNSET, model=model or UNSET
-        )
-
-    def _setup(
-        self, turns: list[OpenCodeTurn], database: OpenCodeDb, log: OpenCodeLog
-    ) -> dict[str, Any] | None:
-        """The agent's setup; the log names only MCP servers that failed."""
+        # The log has a provider error for each retry, and one for an error that was final.
+        final = 1 if turns and turns[-1].error is not None else 0
         started = any(turn.n_calls for turn in turns)
         names = dict.fromkeys([*(self._options.mcp if started else ()), *log.failed_servers])
         setup: dict[str, Any] = {"agent": database.agent} if database.agent else {}
@@ -151,7 +128,19 @@ class OpenCodeAdapter(VendorAdapter):
                 {"name": n, "status": "failed" if n in log.failed_servers else "connected"}
                 for n in names
             ]
-        return setup or None
+        return vendor_reading(
+            turns,
+            steps,
+            usages,
+            agent=("opencode", database.version, model),
+            failure=_failure(turns, recording, log),
+            setup=setup or None,
+            permission_denials=sum(len(turn.parts.denied) for turn in turns),
+            provider_retries=max(0, len(log.errors) - final),
+        )
+
+    def _model(self, turn: OpenCodeTurn, database: OpenCodeDb) -> str | None:
+        return database.models.get(turn.session_id or "") or self._options.model
 
 
 def _failure(turns: list[OpenCodeTurn], recording: Recording, log: OpenCodeLog) -> Failure | None:
@@ -164,12 +153,6 @@ def _failure(turns: list[OpenCodeTurn], recording: Recording, log: OpenCodeLog) 
         if failure is not None:
             return failure
     return None
-
-
-def _n_retries(turns: list[OpenCodeTurn], log: OpenCodeLog) -> int:
-    """Count retries: one for each provider error in the log, except an error that was final."""
-    final = 1 if turns and turns[-1].error is not None else 0
-    return max(0, len(log.errors) - final)
 
 
 _KEYS = {
@@ -186,21 +169,22 @@ def config_text(servers: dict[str, McpServer], users: str = "{}") -> str:
     mcp = {name: _server(server) for name, server in servers.items()}
     config: dict[str, Any] = {"$schema": "https://opencode.ai/config.json", "permission": "allow"}
     config |= {"mcp": mcp} if mcp else {}
-    return msgspec.json.encode(merged(parse_commented_json(users, _CONFIG_NAME), config)).decode()
+    config = merge_settings(parse_commented_json(users, _CONFIG_NAME), config)
+    return msgspec.json.encode(config).decode()
 
 
 def _server(server: McpServer) -> dict[str, Any]:
     """Translate the common format; OpenCode writes ${NAME} as {env:NAME}."""
 
     def translated(values: dict[str, str]) -> dict[str, str]:
-        return {key: spell_variables(value, "{env:NAME}") for key, value in values.items()}
+        return {key: rewrite_variables(value, "{env:NAME}") for key, value in values.items()}
 
     if server.is_remote:
-        url = spell_variables(str(server.url), "{env:NAME}")
+        url = rewrite_variables(str(server.url), "{env:NAME}")
         headers = translated(server.headers)
         return {"type": "remote", "url": url, "enabled": True, "headers": headers}
     words = [str(server.command), *server.args]
-    command = [spell_variables(word, "{env:NAME}") for word in words]
+    command = [rewrite_variables(word, "{env:NAME}") for word in words]
     return {
         "type": "local",
         "command": command,
@@ -216,18 +200,7 @@ _ENDPOINTS = {
     "openrouter": "https://openrouter.ai",
     "opencode": "https://opencode.ai",
 }
-
-
-def _endpoints(model: str | None) -> tuple[str, ...]:
-    """Return where a provider's models are; others are named in a variable given with --env."""
-    known = _ENDPOINTS.get((model or "").partition("/")[0])
-    return (known,) if known else ()
-
-
-def _login(ask: Ask) -> dict[str, str]:
-    place = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    name = "opencode/auth.json"
-    return {f"{ask.home}/.local/share/{name}": f"{place}/{name}"} if ask.home else {}
+"""Where the models of a provider are; others are named in a variable given with --env."""
 
 
 def key_names(model: str | None) -> tuple[str, ...]:
@@ -293,7 +266,7 @@ def _of_reason(turn: OpenCodeTurn) -> Failure | None:
 
 def _of_error(error: dict[str, Any]) -> Failure:
     name, message = str(error.get("name")), _message(error)
-    status = _data(error).get("statusCode")
+    status = value_at(error, "data", "statusCode")
     if name in _NAMES:
         cause = _NAMES[name]
     elif isinstance(status, int):
@@ -306,11 +279,9 @@ def _of_error(error: dict[str, Any]) -> Failure:
 
 
 def _retry_after_ms(error: dict[str, Any]) -> float | None:
-    data = error.get("data")
-    headers = data.get("responseHeaders") if isinstance(data, dict) else None
-    asked = headers.get("retry-after") if isinstance(headers, dict) else None
+    asked = text_at(error, "data", "responseHeaders", "retry-after")
     # Not a date, as the standard also allows: there is no clock here.
-    return float(asked) * 1000 if isinstance(asked, str) and asked.isdecimal() else None
+    return float(asked) * 1000 if asked is not None and asked.isdecimal() else None
 
 
 def _of_start(end: TurnEnd, stderr: str) -> Failure | None:
@@ -321,9 +292,5 @@ def _of_start(end: TurnEnd, stderr: str) -> Failure | None:
 
 
 def _message(error: dict[str, Any]) -> str:
-    return str(_data(error).get("message") or error.get("message") or error.get("name") or error)
-
-
-def _data(error: dict[str, Any]) -> dict[str, Any]:
-    data = error.get("data")
-    return data if isinstance(data, dict) else {}
+    said = value_at(error, "data", "message") or error.get("message")
+    return str(said or error.get("name") or error)

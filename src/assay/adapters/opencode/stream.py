@@ -3,7 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from assay.adapters.reading import EventReader, StepBuilder
+from assay.adapters.reading import (
+    EventReader,
+    StepBuilder,
+    integer_at,
+    number_at,
+    object_at,
+    text_at,
+    value_at,
+)
 from assay.records.capture import AnyStep, Message, Usage
 from assay.records.recording import RawLine
 
@@ -49,28 +57,25 @@ class OpenCodeTurn(EventReader):
         messages = [s.content for s in self.steps if isinstance(s, Message) and not s.parent]
         return "\n".join(messages or self._plain_lines)
 
-    def _odd(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
+    def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         self._plain_lines.append(line.text.decode("utf-8", "replace"))
-        return super()._odd(value, line)
+        return super()._read_other(value, line)
 
     def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
-        kind, session_id = event.get("type"), event.get("sessionID")
-        if isinstance(session_id, str) and session_id:
-            self.session_id = session_id
-        at = event.get("timestamp")
-        self.last_ms = float(at) if isinstance(at, int | float) else self.last_ms
+        kind = text_at(event, "type")
+        self.session_id = text_at(event, "sessionID") or self.session_id
+        at = number_at(event, "timestamp")
+        self.last_ms = self.last_ms if at is None else at
         if kind == "error":
-            self._error(event.get("error"))
+            error = event.get("error")
+            self.error = error if isinstance(error, dict) else {"data": {"message": str(error)}}
+            if self.error.get("name") == "ContextOverflowError":
+                self.overflow = self.error
         elif kind not in _PARTS:
-            self._unknown(kind if isinstance(kind, str) else "(no type)")
+            self._unknown("(no type)" if kind is None else kind)
             return ()
         part = event.get("part")
         return self._part(str(kind), part, t_ms) if isinstance(part, dict) else []
-
-    def _error(self, error: Any) -> None:
-        self.error = error if isinstance(error, dict) else {"data": {"message": str(error)}}
-        if self.error.get("name") == "ContextOverflowError":
-            self.overflow = self.error
 
     def _part(self, kind: str, part: dict[str, Any], t_ms: int) -> list[AnyStep]:
         self.part_ids.add(str(part.get("id")))
@@ -80,7 +85,14 @@ class OpenCodeTurn(EventReader):
             self.ended = self.over_limit
             return []
         if kind == "step_finish":
-            self._finish(part)
+            self.n_calls += 1
+            self.reason = str(part.get("reason"))
+            self.ended = self.reason not in _GOES_ON
+            usage = usage_of_part(part)
+            self.usage = usage if self.usage is None else self.usage.plus(usage)
+            # OpenCode does not enforce its own "steps" setting.
+            if self._max_turns is not None and self.n_calls >= self._max_turns and not self.ended:
+                self.ended = self.over_limit = True
             return []
         if part.get("synthetic") is True:  # OpenCode's own message, which makes the model continue
             self.ended = self.over_limit
@@ -91,37 +103,23 @@ class OpenCodeTurn(EventReader):
         self._answer += [step.content for step in steps if isinstance(step, Message)]
         return steps
 
-    def _finish(self, part: dict[str, Any]) -> None:
-        self.n_calls += 1
-        self.reason = str(part.get("reason"))
-        self.ended = self.reason not in _GOES_ON
-        usage = usage_of_part(part)
-        self.usage = usage if self.usage is None else self.usage.plus(usage)
-        # OpenCode does not enforce its own "steps" setting.
-        if self._max_turns is not None and self.n_calls >= self._max_turns and not self.ended:
-            self.ended = self.over_limit = True
-
 
 def usage_of_part(part: dict[str, Any]) -> Usage:
     """Read the tokens of one model call; the categories do not overlap.
 
     OpenCode reports a cost of 0 for a model whose price it does not know.
     """
-    counted = part.get("tokens")
-    tokens: dict[str, Any] = counted if isinstance(counted, dict) else {}
-    cached = tokens.get("cache")
-    cache: dict[str, Any] = cached if isinstance(cached, dict) else {}
+    tokens, cache = object_at(part, "tokens"), object_at(part, "tokens", "cache")
     counts = {
-        "input_tokens": tokens.get("input"),
-        "output_tokens": tokens.get("output"),
-        "reasoning_tokens": tokens.get("reasoning"),
-        "cache_read_tokens": cache.get("read"),
-        "cache_write_tokens": cache.get("write"),
+        "input_tokens": number_at(tokens, "input"),
+        "output_tokens": number_at(tokens, "output"),
+        "reasoning_tokens": number_at(tokens, "reasoning"),
+        "cache_read_tokens": number_at(cache, "read"),
+        "cache_write_tokens": number_at(cache, "write"),
     }
-    known: dict[str, Any] = {k: int(v) for k, v in counts.items() if isinstance(v, int | float)}
-    cost = part.get("cost")
-    if isinstance(cost, int | float) and cost > 0:
-        known |= {"cost_usd": float(cost), "cost_source": "reported"}
+    known: dict[str, Any] = {name: int(n) for name, n in counts.items() if n is not None}
+    if (cost := number_at(part, "cost") or 0.0) > 0:
+        known |= {"cost_usd": cost, "cost_source": "reported"}
     return Usage(**known)
 
 
@@ -153,8 +151,7 @@ class PartReader:
         return [self.builder.message(text, round(t_ms), parent)] if kind == "text" else []
 
     def _tool(self, part: dict[str, Any], t_ms: float, parent: str | None) -> list[AnyStep]:
-        found = part.get("state")
-        state: dict[str, Any] = found if isinstance(found, dict) else {}
+        state = object_at(part, "state")
         name, call_id = str(part.get("tool") or "unknown"), str(part.get("callID"))
         given = state.get("input")
         error = tool_error(name, state)
@@ -162,10 +159,10 @@ class PartReader:
             name = str(given.get("tool") or name)
         if error is not None and _REJECTED in error:
             self.denied.add(call_id)
-        child = _metadata(state).get("sessionId")
-        if isinstance(child, str) and child:
+        if child := text_at(state, "metadata", "sessionId"):
             self.children[call_id] = child
         status = "failed" if error is not None else _STATUS.get(str(state.get("status")), "pending")
+        start, end = number_at(state, "time", "start"), number_at(state, "time", "end")
         step = self.builder.tool(
             round(t_ms),
             status=status,
@@ -174,11 +171,11 @@ class PartReader:
             input=given,
             output=_output(state, error),
             error=error,
-            exit_code=_exit_code(state),
-            duration=_length_ms(state),
+            exit_code=integer_at(state, "metadata", "exit"),
+            duration=None if start is None or end is None else max(0.0, end - start),
             parent=parent,
         )
-        todos = given.get("todos") if isinstance(given, dict) and name == "todowrite" else None
+        todos = value_at(given, "todos") if name == "todowrite" else None
         if isinstance(todos, list) and error is None:
             return [step, self.builder.plan(todos, round(t_ms), None, parent)]
         return [step]
@@ -186,8 +183,8 @@ class PartReader:
 
 def _output(state: dict[str, Any], error: str | None) -> Any:
     """Return a call's output; if it was truncated, the metadata may hold more of it."""
-    output, more = state.get("output", error), _metadata(state).get("output")
-    cut = _metadata(state).get("truncated") is True
+    output, more = state.get("output", error), value_at(state, "metadata", "output")
+    cut = value_at(state, "metadata", "truncated") is True
     if cut and isinstance(output, str) and isinstance(more, str) and len(more) > len(output):
         return f"{output}\n{more}"
     return output
@@ -197,7 +194,7 @@ def tool_error(name: str, state: dict[str, Any]) -> str | None:
     """Return how a call failed; OpenCode reports failed and timed-out commands as completed."""
     if state.get("status") == "error":
         return str(state.get("error") or "failed")
-    given, metadata = state.get("input"), _metadata(state)
+    given, metadata = state.get("input"), object_at(state, "metadata")
     if name == "invalid":
         return str(given.get("error") if isinstance(given, dict) else state.get("output"))
     if "exit" not in metadata or state.get("status") != "completed":
@@ -212,26 +209,4 @@ def tool_error(name: str, state: dict[str, Any]) -> str | None:
 def began_ms(part: dict[str, Any]) -> float | None:
     """Return when a part started, in milliseconds since the epoch, by OpenCode's clock."""
     state = part.get("state")
-    holder = state if isinstance(state, dict) else part
-    return _number(holder, "start")
-
-
-def _length_ms(state: dict[str, Any]) -> float | None:
-    start, end = _number(state, "start"), _number(state, "end")
-    return None if start is None or end is None else max(0.0, end - start)
-
-
-def _number(holder: dict[str, Any], name: str) -> float | None:
-    time = holder.get("time")
-    value = time.get(name) if isinstance(time, dict) else None
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _exit_code(state: dict[str, Any]) -> int | None:
-    code = _metadata(state).get("exit")
-    return code if isinstance(code, int) else None
-
-
-def _metadata(state: dict[str, Any]) -> dict[str, Any]:
-    metadata = state.get("metadata")
-    return metadata if isinstance(metadata, dict) else {}
+    return number_at(state if isinstance(state, dict) else part, "time", "start")

@@ -7,7 +7,7 @@ import { h, resultMark } from "./dom.js";
 import { setKeys, sideBySideHref, trialHref } from "./navigation.js";
 import { trialsOf } from "./prompts.js";
 import { gamesBeside } from "./replay.js";
-import { inputView, outputView, readTrial, resultView } from "./trial.js";
+import { inputView, listedTrial, outputView, readTrial, resultView } from "./trial.js";
 import { counted } from "./words.js";
 
 const LINES_AT_ONCE = 300;
@@ -164,7 +164,7 @@ function sideHead({ side, trial, run, n, id, choose }, trials) {
     h("select", { "aria-label": label, on: { change } }, options),
     " ",
     h("a", { href: trialHref(run, id, n) }, "open"),
-    resultView(trial),
+    resultView(trial, listedTrial(trials, run, n)),
   );
 }
 

@@ -1,6 +1,7 @@
 // The data behind the pages: from blocks inside this file, or from the viewer that served it.
 // Both sources answer the same questions. Search, filter and sort for the file are here as well.
 
+import { entriesOf } from "./entries.js";
 import { matchesLabel } from "./labels.js";
 import { cutSnippet, findParts, matchesTrial, parseQuery } from "./query.js";
 
@@ -117,8 +118,7 @@ function rowHits(terms, run, prompt, runs, line) {
   const cell = prompt?.cells[runs.indexOf(run)];
   if (!cell) return [];
   const row = JSON.parse(line);
-  const entries = Array.isArray(row.trials) ? row.trials : [row];
-  return entries.flatMap((entry, n) => {
+  return entriesOf(row).flatMap((entry, n) => {
     const trial = cell.trials[n];
     if (!trial || !matchesTrial(terms, trialFacts(run, prompt, trial))) return [];
     const parts = findParts(terms, entry, row.input).slice(0, HITS_OF_TRIAL);

@@ -2,6 +2,7 @@
 // baseline, and how the score grew with actions and cost. Read from the evidence in the rows.
 import { figure, hueClass, markLink, numberTable, picture, scale, xAxis, yAxis } from "./charts.js";
 import { count, h, isKnown, money, replaceContent, svg } from "./dom.js";
+import { entriesOf, trialNumber } from "./entries.js";
 import { trialHref } from "./navigation.js";
 import { counted } from "./words.js";
 
@@ -42,8 +43,7 @@ async function readPlays(source, rows, labels) {
 
 /** The trials of a row that have evidence of a game with levels. */
 function playsOf(row, run, id) {
-  const entries = Array.isArray(row.trials) ? row.trials : [row];
-  return entries.flatMap((entry) => {
+  return entriesOf(row).flatMap((entry) => {
     const { result, scores } = entry?.metadata?.evidence ?? {};
     const official = scores?.official ?? {};
     const played = Array.isArray(result?.plays) ? result.plays : [];
@@ -53,7 +53,7 @@ function playsOf(row, run, id) {
       {
         run,
         id,
-        n: entry.trialNum ?? 1,
+        n: trialNumber(entry),
         score: official.scorePercent ?? null,
         levels: best.levels,
         levelScores: official.levelScoresPercent ?? [],

@@ -13,6 +13,7 @@ import {
   resultMark,
   shorten,
 } from "./dom.js";
+import { entriesOf, gradeOf, trialNumber } from "./entries.js";
 import { markdown } from "./markdown.js";
 import { copyLink, href, setKeys, setStepAction, sideBySideHref, trialHref } from "./navigation.js";
 import { Outline } from "./outline.js";
@@ -52,8 +53,8 @@ export async function trialPage(source, overview, address) {
       h(
         "div",
         { class: "trace-body" },
-        problemsView(trial, trials, run, n),
-        resultView(trial),
+        problemsView(trial, listedTrial(trials, run, n)),
+        resultView(trial, listedTrial(trials, run, n)),
         neighbourLinks(trials, route),
         trial.metadata.evidence?.log ? gameView(source.game(run, id, n), trial) : null,
         h("h2", {}, "Asked"),
@@ -158,7 +159,7 @@ class Trace {
 /** Stays on top of the page: how the trial ended, what it cost, and the ways on. */
 function trialHeader(trial, trace, { route, trials, around }) {
   const { run, prompt: id, trial: n } = route;
-  const { sign, word, kind } = resultMark(trial.grade ? trial.grade.pass : null);
+  const { sign, word, kind } = resultMark(listedTrial(trials, run, n)?.passed);
   const score = trial.grade?.score;
   const cost = trial.usage?.costUsd;
   const facts = [
@@ -252,12 +253,12 @@ function promptLinks({ position, total, previous, next }, route) {
 
 /** Gives a trial in one shape, from a capture or from a row of repeated trials. */
 export function readTrial(row, n) {
-  const isEntry = (trial) => trial?.trialNum === Number(n);
-  const entry = Array.isArray(row.trials) ? row.trials.find(isEntry) : row;
+  const isEntry = (trial) => trial === row || trialNumber(trial) === Number(n);
+  const entry = entriesOf(row).find(isEntry);
   if (!entry) return null;
   return {
     ...entry,
-    grade: row.trials ? trialGrade(entry) : (entry.score ?? null),
+    grade: gradeOf(entry, row),
     input: row.input,
     hint: row.hint,
     metadata: { ...row.metadata, ...entry.metadata },
@@ -265,10 +266,6 @@ export function readTrial(row, n) {
     turnUsage: Array.isArray(entry.turnUsage) ? entry.turnUsage : [],
     total: entry.timing?.total ?? entry.duration,
   };
-}
-
-function trialGrade({ pass, score, reasoning }) {
-  return pass === undefined ? null : { pass, score, reasoning };
 }
 
 function setTrialKeys(page, trace, { route, trials, around }) {
@@ -299,8 +296,7 @@ function setTrialKeys(page, trace, { route, trials, around }) {
 }
 
 /** What to know before reading the result: a set-up that failed, denials, and warnings. */
-function problemsView({ warnings, permissionDenials }, trials, run, n) {
-  const listed = trials.find((trial) => trial.run === run && String(trial.n) === String(n));
+function problemsView({ warnings, permissionDenials }, listed) {
   const texts = [...(listed?.problems ?? []), ...(Array.isArray(warnings) ? warnings : [])];
   if (permissionDenials > 0) texts.push(`${counted(permissionDenials, "tool call")} denied`);
   if (!texts.length) return null;
@@ -308,9 +304,9 @@ function problemsView({ warnings, permissionDenials }, trials, run, n) {
   return h("ul", { class: "health", "aria-label": "Problems of this trial" }, items);
 }
 
-export function resultView(trial) {
+export function resultView(trial, listed) {
   const { grade, failure, agent } = trial;
-  const { sign, word, kind } = resultMark(grade ? grade.pass : null);
+  const { sign, word, kind } = resultMark(listed?.passed);
   const agentName = agent
     ? [agent.adapter, agent.version, agent.model].filter(Boolean).join(" ")
     : "";
@@ -363,9 +359,14 @@ export function outputView({ output }) {
   return output ? markdown(output) : h("p", { class: "dim" }, "nothing");
 }
 
+/** A trial as the table has it, with its result as it is compared. */
+export function listedTrial(trials, run, n) {
+  return trials.find((trial) => trial.run === run && String(trial.n) === String(n));
+}
+
 /** The trial to compare this one with: one with another result, from another run if possible. */
 function otherTrial(trials, run, n) {
-  const current = trials.find((trial) => trial.run === run && String(trial.n) === String(n));
+  const current = listedTrial(trials, run, n);
   const others = trials.filter((trial) => trial !== current);
   if (!current || !others.length) return null;
   const different = others.filter((trial) => trial.passed !== current.passed);

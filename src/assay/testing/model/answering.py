@@ -181,7 +181,13 @@ class Player:
             rest = self.play.exhausted or _EXHAUSTED
             return Choice("exhausted", rest, thread, number, label=label)
         step = steps[number]
-        problems = _problems(step, question.haystack)
+        missing = [
+            f"the request lacks {text!r}" for text in step.expect if text not in question.haystack
+        ]
+        present = [
+            f"the request holds {text!r}" for text in step.refuse if text in question.haystack
+        ]
+        problems = (*missing, *present)
         if problems:
             return Choice("unexpected", step, thread, number, label=label, problems=problems)
         attempt = self._attempts[thread, ordinal, number]
@@ -244,12 +250,6 @@ def _holds(when: When, question: Question) -> bool:
     return all(needle is None or needle in text for needle, text in wanted)
 
 
-def _problems(step: Step, haystack: str) -> tuple[str, ...]:
-    missing = [f"the request lacks {text!r}" for text in step.expect if text not in haystack]
-    present = [f"the request holds {text!r}" for text in step.refuse if text in haystack]
-    return (*missing, *present)
-
-
 def _fault_at(step: Step, attempt: int) -> Fault | None:
     for fault in step.faults:
         if fault.times == "always" or attempt < fault.times:
@@ -287,7 +287,8 @@ class Route:
 
 def find_route(method: str, url: str, *, upgrade: bool = False) -> Route:
     parts = urlsplit(url)
-    lane, path = _split_lane(parts.path)
+    found = _LANE.match(parts.path)
+    lane, path = (unquote(found[1]), found[2] or "/") if found else ("", parts.path)
     if upgrade:  # Codex tries a WebSocket first, and falls back to HTTP when refused
         return Route("websocket", lane)
     if method in ("GET", "HEAD"):
@@ -298,22 +299,13 @@ def find_route(method: str, url: str, *, upgrade: bool = False) -> Route:
         return Route("count_tokens", lane)
     for pattern, provider in _ANSWERS:
         if method == "POST" and pattern.search(path):
-            return _answer_route(lane, provider, path, parts.query)
+            gemini = _GEMINI.search(path)
+            if gemini is None:
+                return Route("answer", lane, provider)
+            streams = gemini[2] == "streamGenerateContent"
+            as_sse = parse_qs(parts.query).get("alt") == ["sse"]
+            return Route("answer", lane, provider, unquote(gemini[1]), streams, as_sse)
     return Route("unknown", lane)
-
-
-def _split_lane(path: str) -> tuple[str, str]:
-    found = _LANE.match(path)
-    return (unquote(found[1]), found[2] or "/") if found else ("", path)
-
-
-def _answer_route(lane: str, provider: Provider, path: str, query: str) -> Route:
-    gemini = _GEMINI.search(path)
-    if gemini is None:
-        return Route("answer", lane, provider)
-    streams = gemini[2] == "streamGenerateContent"
-    as_sse = parse_qs(query).get("alt") == ["sse"]
-    return Route("answer", lane, provider, unquote(gemini[1]), streams, as_sse)
 
 
 _POLL_S = 0.1
@@ -470,7 +462,12 @@ class _Answer:
         streams = self.conversation.stream and as_sse
         # A response that is not streamed has no events to break after: it fails as a whole.
         if fault is not None and (fault.after_events is None or not streams):
-            return self._fail(fault)
+            if fault.status is not None:
+                body = self.wire.error_body(fault) if fault.body is None else fault.body
+                return self.sender.send_json(fault.status, body, fault.headers)
+            if fault.after_events is not None:
+                return self.sender.send_half(self.wire.whole(self._reply()), fault)
+            return self.sender.break_off(fault)
         if streams:
             broken = fault if fault and fault.status is None else None
             return self.sender.send_events(self._frames(fault), step.chunk_delay_s, broken)
@@ -478,14 +475,6 @@ class _Answer:
         # Only Gemini streams without SSE: its events come as one JSON array.
         whole = self.wire.events(reply) if self.conversation.stream else self.wire.whole(reply)
         return self.sender.send_json(200, whole)
-
-    def _fail(self, fault: Fault) -> None:
-        if fault.status is not None:
-            body = self.wire.error_body(fault) if fault.body is None else fault.body
-            return self.sender.send_json(fault.status, body, fault.headers)
-        if fault.after_events is not None:
-            return self.sender.send_half(self.wire.whole(self._reply()), fault)
-        return self.sender.break_off(fault)
 
     def _reply(self) -> Reply:
         return make_reply(self.choice.step, self.conversation, self.choice.label)

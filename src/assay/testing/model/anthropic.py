@@ -33,9 +33,9 @@ _ERROR_TYPES = {
 _SIGNATURE = "c2NyaXB0ZWQtc2lnbmF0dXJl"
 
 
-def read(asked: ModelRequest) -> Conversation:
+def read(request: ModelRequest) -> Conversation:
     """Read a Messages request."""
-    body = asked.body
+    body = request.body
     output = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}
     return Conversation(
         provider="anthropic",

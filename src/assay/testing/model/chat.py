@@ -42,9 +42,9 @@ def error_body(fault: Fault) -> JsonObject:
 _STOP = {"end": "stop", "tool": "tool_calls", "length": "length", "refusal": "content_filter"}
 
 
-def read(asked: ModelRequest) -> Conversation:
+def read(request: ModelRequest) -> Conversation:
     """Read a chat completions request."""
-    body = asked.body
+    body = request.body
     answer_format = body.get("response_format") or {}
     return Conversation(
         provider="chat",

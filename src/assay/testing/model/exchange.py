@@ -205,7 +205,10 @@ _EDIT = (
 def choose_tool(call: OneCall, conversation: Conversation) -> ToolUse:
     """Find the offered tool for a neutral call; without one, use the shell."""
     if call.tool is None:
-        return _named_use(call, conversation)
+        # Only OpenAI Responses has custom tools with free text as input.
+        if call.input is not None and conversation.provider != "responses":
+            return ToolUse(call.name or "", {"input": call.input, **call.arguments})
+        return ToolUse(call.name or "", call.arguments, call.namespace, call.input)
     if call.tool == "mcp":
         return _mcp_use(call, conversation)
     offered = _offered(_TOOL_NAMES[call.tool], conversation)
@@ -214,14 +217,12 @@ def choose_tool(call: OneCall, conversation: Conversation) -> ToolUse:
     patch = _patch(call)
     if patch is not None and any(t.custom and t.name == "apply_patch" for t in conversation.tools):
         return ToolUse("apply_patch", {}, input=patch)
-    return _shell_use(call, conversation)
-
-
-def _named_use(call: OneCall, conversation: Conversation) -> ToolUse:
-    # Only OpenAI Responses has custom tools with free text as input.
-    if call.input is not None and conversation.provider != "responses":
-        return ToolUse(call.name or "", {"input": call.input, **call.arguments})
-    return ToolUse(call.name or "", call.arguments, call.namespace, call.input)
+    command = _as_command(call)
+    shell = _offered(_TOOL_NAMES["shell"], conversation)
+    if shell is not None:
+        return ToolUse(shell.name, _arguments(OneCall(tool="shell", command=command), shell))
+    name, argument = _USUAL_SHELL[conversation.provider]
+    return ToolUse(name, {argument: command, **call.arguments})
 
 
 def _offered(names: tuple[str, ...], conversation: Conversation) -> OfferedTool | None:
@@ -279,15 +280,6 @@ def _patch(call: OneCall) -> str | None:
 
 def _marked(mark: str, text: str | None) -> list[str]:
     return [mark + line for line in (text or "").removesuffix("\n").split("\n")]
-
-
-def _shell_use(call: OneCall, conversation: Conversation) -> ToolUse:
-    command = _as_command(call)
-    shell = _offered(_TOOL_NAMES["shell"], conversation)
-    if shell is not None:
-        return ToolUse(shell.name, _arguments(OneCall(tool="shell", command=command), shell))
-    name, argument = _USUAL_SHELL[conversation.provider]
-    return ToolUse(name, {argument: command, **call.arguments})
 
 
 def _as_command(call: OneCall) -> str:

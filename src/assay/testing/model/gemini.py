@@ -33,15 +33,15 @@ _STATUSES = {
 _SIGNATURE = "c2NyaXB0ZWQtc2lnbmF0dXJl"
 
 
-def read(asked: ModelRequest) -> Conversation:
+def read(request: ModelRequest) -> Conversation:
     """Read a generateContent request."""
-    body = asked.body
+    body = request.body
     system = body.get("systemInstruction") or body.get("system_instruction") or {}
     config = body.get("generationConfig") or {}
     return Conversation(
         provider="gemini",
-        model=asked.model or "scripted-model",
-        stream=bool(asked.stream),
+        model=request.model or "scripted-model",
+        stream=bool(request.stream),
         items=(*items_of("system", texts_of(system.get("parts"))), *_items(body)),
         tools=tuple(_tools(body)),
         answer_schema=config.get("responseJsonSchema") or config.get("responseSchema"),
@@ -132,18 +132,14 @@ def _response(reply: Reply, parts: list[JsonObject], *, last: bool = False) -> J
     }
     if last:
         candidate["finishReason"] = _finish(reply)
-        response["usageMetadata"] = _usage(reply)
+        usage = reply.usage
+        # Here the prompt includes cached tokens, and candidates exclude thoughts.
+        n_prompt = usage.input + usage.cache_read + usage.cache_write
+        response["usageMetadata"] = {
+            "promptTokenCount": n_prompt,
+            "candidatesTokenCount": usage.output,
+            "totalTokenCount": n_prompt + usage.output + usage.reasoning,
+            "cachedContentTokenCount": usage.cache_read,
+            "thoughtsTokenCount": usage.reasoning,
+        }
     return response
-
-
-def _usage(reply: Reply) -> JsonObject:
-    usage = reply.usage
-    # Here the prompt includes cached tokens, and candidates exclude thoughts.
-    n_prompt = usage.input + usage.cache_read + usage.cache_write
-    return {
-        "promptTokenCount": n_prompt,
-        "candidatesTokenCount": usage.output,
-        "totalTokenCount": n_prompt + usage.output + usage.reasoning,
-        "cachedContentTokenCount": usage.cache_read,
-        "thoughtsTokenCount": usage.reasoning,
-    }

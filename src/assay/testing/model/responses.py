@@ -114,9 +114,9 @@ def _item(head: JsonObject, between: list[JsonObject], done: JsonObject) -> Stre
 _INCOMPLETE = {"length": "max_output_tokens", "refusal": "content_filter"}
 
 
-def read(asked: ModelRequest) -> Conversation:
+def read(request: ModelRequest) -> Conversation:
     """Read a Responses request."""
-    body = asked.body
+    body = request.body
     answer_format = (body.get("text") or {}).get("format") or {}
     return Conversation(
         provider="responses",

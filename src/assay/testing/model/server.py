@@ -214,7 +214,10 @@ class Handler(BaseHTTPRequestHandler):
     def _respond(self) -> None:
         upgrade = "websocket" in self.headers.get("upgrade", "").lower()
         route = find_route(self.command, self.path, upgrade=upgrade)
-        text = self._read_body()
+        data = self._read_bytes()
+        if self.headers.get("content-encoding", "") == "gzip":
+            data = gzip.decompress(data)
+        text = data.decode("utf-8", "replace")
         sender = Sender(self, self.context.closing)
         player = self.context.player(route.lane)
         if player is None:
@@ -230,12 +233,6 @@ class Handler(BaseHTTPRequestHandler):
             self.command, hide_query(self.path), dict(self.headers.items()), route, text
         )
         return answer(incoming, player, self.context.log, sender)
-
-    def _read_body(self) -> str:
-        data = self._read_bytes()
-        if self.headers.get("content-encoding", "") == "gzip":
-            data = gzip.decompress(data)
-        return data.decode("utf-8", "replace")
 
     def _read_bytes(self) -> bytes:
         if "chunked" not in self.headers.get("transfer-encoding", "").lower():
@@ -272,11 +269,7 @@ def _plain_answer(route: Route, text: str, models: Sequence[str]) -> tuple[int, 
         n_tokens = max(1, len(text) // 4)
         return 200, {"input_tokens": n_tokens, "totalTokens": n_tokens}
     if route.kind == "models":
-        return 200, _model_list(models)
+        data = [{"id": name, "object": "model", "type": "model", "created": 0} for name in models]
+        listed = [{"name": f"models/{name}", "displayName": name} for name in models]
+        return 200, {"object": "list", "has_more": False, "data": data, "models": listed}
     return 404, {"error": {"message": "the scripted model has no such path", "code": 404}}
-
-
-def _model_list(models: Sequence[str]) -> dict[str, Any]:
-    data = [{"id": name, "object": "model", "type": "model", "created": 0} for name in models]
-    listed = [{"name": f"models/{name}", "displayName": name} for name in models]
-    return {"object": "list", "has_more": False, "data": data, "models": listed}

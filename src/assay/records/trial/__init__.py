@@ -2,7 +2,9 @@
 
 It is written to disk in two forms, which the reference harness fixes: as a row of its own
 (CaptureRow) and as an entry in the row of its prompt (TrialEntry in a TrialResult). The classes of
-these forms say what stands on disk; everything else works with Trial.
+these forms say what stands on disk; everything else works with Trial. `files.py` reads trials out
+of files, and `views.py` has the parts of rows that single commands read. Only this package knows
+how the forms differ.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +26,8 @@ from assay.records.capture import (
     WorkspaceChanges,
 )
 
+NUMBER = "trialNum"
+"""On disk: which trial of its prompt it is, from 1."""
 ENDED_EARLY = "endedEarly"
 """In the metadata of a trial that was ended because a step had settled it: it is measured."""
 REUSED = "reusedFrom"
@@ -49,9 +53,8 @@ class Judged:
         left no answer: that is no pass. A trial that was not graded otherwise says nothing.
         """
         verdict: bool | None = self.verdict
-        failure: Failure | None = self.failure or None
-        if verdict is None and failure is not None and not failure.answered:
-            return False if failure.cause.measures_agent else None
+        if verdict is None and self.failure and not self.failure.answered:
+            return False if self.failure.measures_agent else None
         return verdict
 
     @property
@@ -65,7 +68,7 @@ class Judged:
 
         One that came to its end and is not graded yet is graded instead.
         """
-        return bool(self.failure) and not self.failure.cause.measures_agent
+        return bool(self.failure) and not self.failure.measures_agent
 
     @property
     def is_ungraded(self) -> bool:
@@ -104,10 +107,10 @@ class CaptureRow(msgspec.Struct, kw_only=True, rename="camel"):
     timing: Timing
     tool_errors: bool = False
     errors: list[str] | UnsetType = UNSET
-    score: Grade | UnsetType = UNSET
+    grade: Grade | UnsetType = msgspec.field(name="score", default=UNSET)
     outcome: dict[str, Any] | UnsetType = UNSET
     grades: dict[str, Grade] | UnsetType = UNSET
-    """The grade of each grader, by its name; score is all of them together."""
+    """The grade of each grader, by its name; grade is all of them together."""
     earlier_grades: list[EarlierGrade] | UnsetType = UNSET
     """What graders said that do not count any more: the row was graded again. Oldest first."""
     grader_failures: dict[str, str] | UnsetType = UNSET
@@ -153,7 +156,7 @@ class Build(msgspec.Struct, kw_only=True, frozen=True):
 class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     """One trial. Without pass it is not measured, which is not the same as failed."""
 
-    trial_num: int
+    number: int = msgspec.field(name=NUMBER)
     """From 1."""
     output: str
     trajectory: list[AnyStep]
@@ -199,6 +202,20 @@ class PassAtK(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     pass_exp_k: float
     """All of k trials pass."""
     pass_exp_k_interval: tuple[float, float]
+
+
+class PassNumbers(msgspec.Struct, kw_only=True, rename="camel"):
+    """What a grading makes of the verdicts on all trials of a prompt: fields of a TrialResult."""
+
+    pass_rate: float | UnsetType = UNSET
+    pass_at_k: float | UnsetType = UNSET
+    pass_exp_k: float | UnsetType = UNSET
+    n_measured: int | UnsetType = UNSET
+    per_k: list[PassAtK] | UnsetType = UNSET
+
+
+PASS_FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(PassNumbers))
+"""Their names on disk."""
 
 
 class Allocation(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
@@ -252,7 +269,7 @@ class _PassOnly(Grade, kw_only=True, frozen=True, rename="camel"):
 class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
     """One trial. Encoded as it is, it is a row of capture."""
 
-    trial_num: int | UnsetType = UNSET
+    entry_number: int | UnsetType = msgspec.field(name=NUMBER, default=UNSET)
     """Which trial of its prompt, from 1; absent in a row of capture, which has one."""
     trial_metadata: dict[str, Any] | UnsetType = UNSET
     """What the entry of a row of trials has as metadata of its own."""
@@ -261,11 +278,40 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
     @property
     def number(self) -> int:
         """Which trial of its prompt, from 1."""
-        return self.trial_num or 1
+        return self.entry_number or 1
+
+    @property
+    def turns(self) -> tuple[str, ...]:
+        """What the agent was asked, one text for each turn."""
+        return (self.input,) if isinstance(self.input, str) else tuple(self.input)
+
+    @property
+    def steps(self) -> list[AnyStep]:
+        return self.trajectory
 
     @property
     def verdict(self) -> bool | None:
-        return self.score.pass_ if self.score else None
+        return self.grade.pass_ if self.grade else None
+
+    @property
+    def score(self) -> float | None:
+        """From 0 to 1; None without a grade, or if it only says pass or fail."""
+        grade = self.grade
+        return None if not grade or isinstance(grade, _PassOnly) else grade.score
+
+    @property
+    def reasoning(self) -> str | None:
+        """Why the graders decided as they did, in their words."""
+        return (self.grade.reasoning or None) if self.grade else None
+
+    @property
+    def duration_ms(self) -> float:
+        return self.timing.total
+
+    @property
+    def first_response_ms(self) -> float | None:
+        first = self.timing.first_response
+        return None if first is UNSET else first
 
     @property
     def cost_usd(self) -> float | None:
@@ -290,13 +336,11 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
         ]
         return msgspec.structs.replace(
             self,
-            score=verdict.score or UNSET,
-            outcome=verdict.score.outcome if verdict.score else UNSET,
-            grades=verdict.grades or UNSET,
+            grade=verdict.score or UNSET,
             earlier_grades=replaced_grades(before, verdict.grades) or UNSET,
-            grader_failures=verdict.broken or UNSET,
             errors=[*errors, *verdict.broken.values()] or UNSET,
             warnings=[*(self.warnings or []), *warnings] or UNSET,
+            **verdict_fields(verdict),
         )
 
     def with_note(self, name: str, value: Any) -> "Trial":
@@ -311,6 +355,15 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
         row: dict[str, Any] = msgspec.to_builtins(self)
         row.pop("trialMetadata", None)
         return row
+
+
+def verdict_fields(verdict: Verdict) -> dict[str, Any]:
+    """Return what a verdict puts into either form of a trial, beside the grade itself."""
+    return {
+        "outcome": verdict.score.outcome if verdict.score else UNSET,
+        "grades": verdict.grades or UNSET,
+        "grader_failures": verdict.broken or UNSET,
+    }
 
 
 def earlier_grade(name: str, grade: Grade) -> EarlierGrade:
@@ -330,20 +383,20 @@ def replaced_grades(
 _IN_BOTH = tuple(
     name
     for name in TrialEntry.__struct_fields__
-    if name in Trial.__struct_fields__ and name not in ("score", "metadata", "trial_num")
+    if name in Trial.__struct_fields__ and name != "metadata"
 )
 
 
 def to_entry(trial: Trial, number: int | None = None) -> TrialEntry:
     """Return a trial as it stands in the row of its prompt, with its number or this one."""
-    own, grade = trial.trial_metadata, trial.score or None
+    own, grade = trial.trial_metadata, trial.grade or None
     if own is UNSET:
         own = {name: trial.metadata[name] for name in _OF_TRIAL if trial.metadata.get(name)}
     return TrialEntry(
-        trial_num=number or trial.number,
+        number=number or trial.number,
         duration=trial.timing.total,
         pass_=grade.pass_ if grade else UNSET,
-        score=grade.score if grade and not isinstance(grade, _PassOnly) else UNSET,
+        score=UNSET if trial.score is None else trial.score,
         reasoning=grade.reasoning if grade else UNSET,
         first_response=trial.timing.first_response,
         workspace_dir=trial.metadata.get("workspaceDir", UNSET),
@@ -366,20 +419,33 @@ def of_entry(entry: TrialEntry, row: "TrialResult | FinishedTrial") -> Trial:
         hint=about.hint if about else UNSET,
         metadata=metadata,
         timing=Timing(start=0, end=took, first_response=entry.first_response, total=took),
-        score=_entry_grade(entry),
+        grade=entry_grade(entry.pass_, entry.score, entry.reasoning, entry.outcome),
         spec_hash=row.spec_hash or "",
         identity=row.identity,
-        trial_num=entry.trial_num,
+        entry_number=entry.number,
         trial_metadata=entry.metadata,
         **{name: getattr(entry, name) for name in _IN_BOTH},
     )
 
 
-def _entry_grade(entry: TrialEntry) -> Grade | UnsetType:
-    if entry.pass_ is UNSET:
+def entry_grade(
+    passed: bool | UnsetType | None,
+    score: float | UnsetType | None,
+    reasoning: str | UnsetType | None,
+    outcome: dict[str, Any] | UnsetType = UNSET,
+) -> Grade | UnsetType:
+    """Return the grade that an entry of a row of trials stands for; without a verdict, none."""
+    if passed is None or passed is UNSET:
         return UNSET
-    kind, score = (_PassOnly, float(entry.pass_)) if entry.score is UNSET else (Grade, entry.score)
-    return kind(pass_=entry.pass_, score=score, reasoning=entry.reasoning, outcome=entry.outcome)
+    kind: type[Grade] = Grade
+    if score is None or score is UNSET:
+        kind, score = _PassOnly, float(passed)
+    return kind(
+        pass_=passed,
+        score=score,
+        reasoning=UNSET if reasoning is None else reasoning,
+        outcome=outcome,
+    )
 
 
 _ROW_OF_TRIALS = msgspec.json.Decoder(TrialResult)

@@ -9,11 +9,25 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from assay.records.capture import AnyStep, Failure, Grade
+from assay.records.capture import AGENT_CAUSES, AnyStep, Failure, Grade, cause_words
+from assay.records.trial import NUMBER, Judged
 
 _SHARE = msgspec.Meta(ge=0, le=1)
 NO_JSON = msgspec.Raw()
 """Stands for a field that is not there."""
+
+
+class RowForm:
+    """Tells a row of trials from a capture: decided here, for every reader of both."""
+
+    __slots__ = ()
+    trials: Any
+    output: Any
+
+    @property
+    def is_trials(self) -> bool:
+        """Whether the row holds all trials of a prompt, as `assay trials` writes them."""
+        return self.trials not in (None, NO_JSON) and not self.output
 
 
 class AnyIdView(msgspec.Struct, gc=False):
@@ -22,22 +36,19 @@ class AnyIdView(msgspec.Struct, gc=False):
     id: Any = None
 
 
-class KindView(msgspec.Struct, gc=False):
-    """What tells captures from trials."""
-
-    k: Any = None
-    trials: Any = None
-    trajectory: Any = None
-    timing: Any = None
-
-
 # Parts of a row.
 
 
 class FailureView(msgspec.Struct, frozen=True, gc=False):
+    """A failure that any program may have written: the cause may be none that we know."""
+
     cause: str = ""
     message: str = ""
     answered: bool = False
+
+    @property
+    def measures_agent(self) -> bool:
+        return self.cause in AGENT_CAUSES
 
 
 class PassView(msgspec.Struct, gc=False):
@@ -170,7 +181,7 @@ class SetupView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
 
 class SummaryView(SetupView, kw_only=True, rename="camel", gc=False):
     id: str
-    trial_num: int | None = None
+    number: int | None = msgspec.field(name=NUMBER, default=None)
     input: str | list[str]
     output: str
     trajectory: list[NamedStep]
@@ -187,7 +198,7 @@ class DetailView(SummaryView, kw_only=True, rename="camel", gc=False):
 
 class ResultView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
     id: str
-    trial_num: int | None = None
+    number: int | None = msgspec.field(name=NUMBER, default=None)
     input: str | list[str]
     output: str
     hint: str | None = None
@@ -199,10 +210,14 @@ class CsvView(ResultView, kw_only=True, rename="camel", gc=False):
     timing: TotalView
 
 
-class MarkdownView(ResultView, kw_only=True, rename="camel", gc=False):
+class MarkdownView(Judged, ResultView, kw_only=True, rename="camel", gc=False):
     error: str | None = None
     errors: list[str] | None = None
     failure: FailureView | None = None
+
+    @property
+    def verdict(self) -> bool | None:
+        return self.score.pass_ if self.score else None
 
 
 class HasScoreView(msgspec.Struct, gc=False):
@@ -232,7 +247,7 @@ class GradingView(msgspec.Struct, rename="camel", gc=False):
     earlier_grades: msgspec.Raw = NO_JSON
     identity: msgspec.Raw = NO_JSON
     spec_hash: str | None = None
-    trial_num: Any = None
+    number: Any = msgspec.field(name=NUMBER, default=None)
 
 
 class VerdictView(msgspec.Struct, kw_only=True, gc=False):
@@ -244,7 +259,7 @@ class VerdictView(msgspec.Struct, kw_only=True, gc=False):
 
 class SampleView(msgspec.Struct, kw_only=True, rename="camel"):
     id: str
-    trial_num: int | None = None
+    number: int | None = msgspec.field(name=NUMBER, default=None)
     input: str | list[str]
     output: str
     score: Grade
@@ -255,7 +270,7 @@ class SampleView(msgspec.Struct, kw_only=True, rename="camel"):
 
 class JudgedView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
     id: str
-    trial_num: int | None = None
+    number: int | None = msgspec.field(name=NUMBER, default=None)
     output: str
     score: Grade | None = None
     grades: dict[str, Grade] | None = None
@@ -266,7 +281,7 @@ class StepsView(msgspec.Struct, rename="camel", gc=False):
     """The steps of a row, not decoded before it is known that they are needed."""
 
     id: str
-    trial_num: int | None = None
+    number: int | None = msgspec.field(name=NUMBER, default=None)
     output: str = ""
     trajectory: msgspec.Raw = msgspec.Raw(b"[]")
 
@@ -334,7 +349,7 @@ class CaptureStepsView(CaptureView, rename="camel", kw_only=True, gc=False):
 
 
 class EntryStepsView(EntryView, rename="camel", kw_only=True, gc=False):
-    trial_num: int
+    number: int = msgspec.field(name=NUMBER)
     trajectory: list[StepView]  # type: ignore[assignment]
 
 
@@ -344,3 +359,106 @@ class TrialsStepsView(TrialsView, rename="camel", kw_only=True, gc=False):
 
 class TrajectoryView(msgspec.Struct, gc=False):
     trajectory: list[StepView]
+
+
+# Rows of both kinds, read for what commands need of single trials.
+
+
+class ShownTrial(Judged, msgspec.Struct, rename="camel", gc=False):
+    """A trial as a report tells of it: how it ended, its verdict and why.
+
+    Only the failure has been checked when the row was indexed; the rest may be anything.
+    """
+
+    number: Any = msgspec.field(name=NUMBER, default=1)
+    output: Any = None
+    pass_: Any = msgspec.field(name="pass", default=None)
+    score: Any = None
+    reasoning: Any = None
+    failure: FailureView | None = None
+    grader_failures: Any = None
+    duration: Any = None
+    timing: Any = None
+
+    @property
+    def _grade(self) -> dict[str, Any]:
+        if isinstance(self.score, dict):  # of a capture
+            return self.score
+        return {"pass": self.pass_, "reasoning": self.reasoning}
+
+    @property
+    def verdict(self) -> bool | None:
+        passed = self._grade.get("pass")
+        return passed if isinstance(passed, bool) else None
+
+    @property
+    def why(self) -> str:
+        """What was said of the trial; empty if nothing was."""
+        if self.failure:
+            return f"{cause_words(self.failure.cause)}: {self.failure.message}"
+        return self.grader_words
+
+    @property
+    def grader_words(self) -> str:
+        """Why the graders decided as they did."""
+        reasoning = self._grade.get("reasoning")
+        return reasoning if isinstance(reasoning, str) else ""
+
+    @property
+    def seconds(self) -> float:
+        took = self.timing.get("total") if isinstance(self.timing, dict) else self.duration
+        return took / 1000 if isinstance(took, int | float) else 0.0
+
+
+class ShownRow(RowForm, msgspec.Struct, gc=False):
+    """The prompt of such trials."""
+
+    id: str
+    output: Any = None
+    metadata: Any = None
+    trials: list[ShownTrial] | None = None
+
+
+_SHOWN_ROWS, _SHOWN = msgspec.json.Decoder(ShownRow), msgspec.json.Decoder(ShownTrial)
+
+
+def shown_trials(line: bytes) -> tuple[ShownRow, list[ShownTrial]]:
+    """Return the prompt of a row and its trials."""
+    row = _SHOWN_ROWS.decode(line)
+    return row, (row.trials or []) if row.is_trials else [_SHOWN.decode(line)]
+
+
+class NumberView(msgspec.Struct, gc=False):
+    number: int = msgspec.field(name=NUMBER)
+
+
+class NumbersView(RowForm, msgspec.Struct, gc=False):
+    """Which trials a row has."""
+
+    id: str
+    input: str | list[str]
+    output: msgspec.Raw = NO_JSON
+    trials: list[NumberView] | None = None
+
+    @property
+    def numbers(self) -> list[int]:
+        return [entry.number for entry in self.trials or ()] if self.is_trials else [1]
+
+
+class RawView(msgspec.Struct, gc=False):
+    """Where the raw streams of an attempt are."""
+
+    raw: str = ""
+
+
+class RawTrialView(RowForm, RawView, gc=False):
+    id: str = ""
+    number: int = msgspec.field(name=NUMBER, default=1)
+    output: msgspec.Raw = NO_JSON
+    retried: list[RawView] = []
+    trials: list["RawTrialView"] | None = None
+
+    @property
+    def entries(self) -> list["RawTrialView"]:
+        """The trials of a row; a capture is its own and only one."""
+        return (self.trials or []) if self.is_trials else [self]

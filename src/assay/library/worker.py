@@ -11,14 +11,13 @@ import msgspec
 
 from assay import errors
 from assay.errors import AssayError
-from assay.library.trials import Trial
 from assay.pipeline.experiment_run import ExperimentProgress
 from assay.pipeline.run import BatchProgress, RunRequest, execute, plan
 from assay.pipeline.steps import Budget
 from assay.records.rows import decode_row, encode_row, read_lines
 from assay.records.spec import TrialSpec
-from assay.records.trial import FinishedTrial, TrialEntry, TrialResult, to_entry
-from assay.records.trials import trials_in
+from assay.records.trial import FinishedTrial, Trial, TrialEntry, TrialResult, to_entry
+from assay.records.trial.files import trials_in
 from assay.run.background import Background, Send
 
 
@@ -159,7 +158,7 @@ def compute(
     return reader.value
 
 
-def run_request(make: Callable[[], RunRequest], send: Send) -> None:
+def execute_request(make: Callable[[], RunRequest], send: Send) -> None:
     """Plan and execute a request; tell of what happens."""
     request = make()
     batch = plan(request)
@@ -224,11 +223,11 @@ class _SendingProgress(BatchProgress):
             row, _ = decode_row(place, line, TrialResult)
             for entry in row.trials:
                 one = msgspec.structs.replace(row, trials=[entry], k=1)
-                yield (row.id, entry.trial_num), encode_row(one, {})
+                yield (row.id, entry.number), encode_row(one, {})
         partial = output.with_name(f"{output.name}.partial")
         for place, line in read_lines(partial) if partial.is_file() else ():
             done, _ = decode_row(place, line, FinishedTrial)
-            key = done.id, done.entry.trial_num
+            key = done.id, done.entry.number
             if spec := self._specs.get(key):
                 yield key, _single(spec, done.entry)
 

@@ -1,0 +1,136 @@
+"""An experiment: prompts, graders and the arms that are compared, as experiment.toml has it."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from assay.records.files import short_hash
+from assay.records.text import parse_size
+
+VERDICT = "verdict.json"
+"""In the folder of a run that has ended."""
+
+type Share = Annotated[float, Meta(ge=0, lt=1)]
+type Positive = Annotated[float, Meta(gt=0)]
+type Count = Annotated[int, Meta(ge=1)]
+
+
+class Arm(
+    msgspec.Struct, kw_only=True, frozen=True, rename="kebab", omit_defaults=True,
+    forbid_unknown_fields=True,
+):  # fmt: skip
+    """One set-up of an agent. What an arm does not name, it has from the top of the file."""
+
+    agent: str | None = None
+    """Name of an adapter (see `assay agents`), or a schema file."""
+    simple: str | None = None
+    """In place of agent: a command that prints its answer, with {} for the prompt."""
+    shell: str | None = None
+    """In place of agent: a shell command that prints its answer, with the prompt in $PROMPT."""
+    model: str | None = None
+    template: str | None = None
+    """Folder that is copied into the workspace of each trial."""
+    skills: list[str] = []
+    """Folders of skills; those of an arm are added to the common ones."""
+    instructions: str | None = None
+    """File that becomes CLAUDE.md, AGENTS.md or GEMINI.md, as the agent wants it."""
+    mcp: str | None = None
+    """File with MCP servers (the common mcpServers JSON)."""
+    agent_args: list[str] = []
+    """Extra arguments for the agent; those of an arm are added to the common ones."""
+    env: list[str] = []
+    """Names of variables that an isolated agent gets; added to the common ones."""
+    max_turns: Count | None = None
+    isolate: bool | None = None
+    sandbox: Literal["network", "no-network"] | None = None
+    container: str | None = None
+    """Image to run the agent in."""
+    memory: str | None = None
+    """As in 512M or 4G, for all processes of a trial together."""
+    cpus: Positive | None = None
+    timeout: Positive | None = None
+    """For each turn, in milliseconds."""
+    trial_timeout: Positive | None = None
+    """For all turns of a trial together, in milliseconds."""
+    stall: Positive | None = None
+    """Longest silence of the agent, in seconds."""
+
+    @property
+    def memory_bytes(self) -> int | None:
+        return parse_size(self.memory) if self.memory else None
+
+
+class Experiment(
+    Arm, kw_only=True, frozen=True, rename="kebab", omit_defaults=True, forbid_unknown_fields=True
+):
+    """experiment.toml: what is compared on what; keys of an arm at the top are common to all."""
+
+    name: str = ""
+    """Names the folder of its runs; by default the file or its folder does."""
+    prompts: str | None = None
+    """File of prompts, relative to this file like every path here."""
+    benchmark: str | None = None
+    """In place of prompts: an installed benchmark, as in NAME or NAME:OPTIONS."""
+    graders: list[str] = []
+    """Files and built-in graders."""
+    grader_timeout: Positive = 60.0
+    """In seconds."""
+    k: Count | None = None
+    """Trials of each prompt in each arm."""
+    until: Literal["decided", "k"] | None = None
+    """decided ends the run as soon as the verdict is sure; the default if there is a budget."""
+    budget: Annotated[float, Meta(ge=0)] | None = None
+    """In US dollars, for all arms together."""
+    effect: Annotated[float, Meta(gt=0, lt=1)] = 0.1
+    """The smallest difference in pass rate that until = "decided" must find or rule out."""
+    margin: Share = 0.02
+    """Of a run with all trials: a smaller difference in pass rate counts as none."""
+    seed: Annotated[int, Meta(ge=0)] = 20_260_101
+    concurrency: Count | None = None
+    retries: Annotated[int, Meta(ge=0)] = 0
+    filter: list[str] = []
+    limit: Count | None = None
+    control: str = ""
+    """The arm that the others are compared with; by default the first."""
+    arms: dict[str, Arm]
+
+    @property
+    def common(self) -> Arm:
+        """What all arms have that do not name it themselves."""
+        return Arm(**{field: getattr(self, field) for field in Arm.__struct_fields__})
+
+    @property
+    def treatments(self) -> list[str]:
+        """The names of all arms but the control."""
+        return [name for name in self.arms if name != self.control]
+
+    @property
+    def is_sequential(self) -> bool:
+        """Whether the run ends as soon as it is decided."""
+        return self.until == "decided" or (self.until is None and self.budget is not None)
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of what is compared on what; how fast and for how much does not count."""
+        arms = {name: self.resolved(name) for name in sorted(self.arms)}
+        parts = (self.prompts, self.benchmark, self.graders, self.filter, self.limit)
+        made_of = (*parts, self.k, self.margin, self.effect, self.control, arms)
+        return short_hash(msgspec.json.encode(made_of, order="deterministic"))
+
+    def resolved(self, name: str) -> Arm:
+        """Return an arm with all that is common."""
+        own, common = self.arms[name], self.common
+        # An agent of another kind replaces the common one, whichever way it is named.
+        ways = ("agent", "simple", "shell")
+        if any(getattr(own, way) for way in ways):
+            common = msgspec.structs.replace(common, agent=None, simple=None, shell=None)
+        values: dict[str, Any] = {}
+        for field in Arm.__struct_fields__:
+            mine, shared = getattr(own, field), getattr(common, field)
+            if isinstance(mine, list):
+                both = [*shared, *mine]  # of arguments, the same word may come twice
+                values[field] = both if field == "agent_args" else list(dict.fromkeys(both))
+            else:
+                values[field] = shared if mine is None else mine
+        return Arm(**values)
