@@ -110,7 +110,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--assay-max-cost",
         type=float,
         metavar="USD",
-        help="Start no more trials once the evaluations of this session have cost so many US "
+        help="Start no more trials once the evaluations of this session have cost this many US "
         "dollars together. Default: no limit.",
     )
     group.addoption(

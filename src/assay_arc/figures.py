@@ -61,7 +61,7 @@ def progress_curve(card: Scorecard, budgets: Sequence[int] = BUDGETS) -> list[fl
 
 
 def score_by_actions(card: Scorecard) -> Curve:
-    """The mean score over the games, had every trial been stopped after so many actions."""
+    """The mean score over the games, had every trial been stopped after this many actions."""
     games = [
         [([(p.actions, p.score_percent) for p in trial.curve], trial.actions) for trial in trials]
         for trials in _scored(card)

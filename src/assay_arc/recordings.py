@@ -187,7 +187,7 @@ def _pixel(value: Any, where: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < SIDE:
-        message = f"{where}: {value!r} is no pixel of the picture"
+        message = f"{where}: {value!r} is not a pixel of the picture"
         raise LogProblem(message)
     return value
 
@@ -262,7 +262,7 @@ class Replayer:
 
 
 def _difference(answered: RecordedAnswer, seen: Observation) -> str | None:
-    """What the recording says otherwise than the engine; what it leaves out is not compared."""
+    """Where the recording differs from the engine; what it leaves out is not compared."""
     pairs: list[tuple[str, object, object]] = [
         ("state", answered.state, seen.state),
         ("levels_completed", answered.levels_completed, seen.levels_completed),

@@ -141,7 +141,7 @@ FORGED = {
     ),
     "no pixel": (
         lambda line: line["data"]["action_input"].update(data={"x": 900, "y": 1}),
-        "900 is no pixel",
+        "900 is not a pixel",
     ),
     "another game": (lambda line: line["data"].update(game_id="od01-v1"), "recording is of ky01"),
     "small frame": (lambda line: line["data"].update(frame=[[[1]]]), "not 64x64"),

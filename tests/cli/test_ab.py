@@ -638,7 +638,7 @@ def test_several_arms_are_each_compared_with_the_control(ab: Ab, project: Projec
         (("prompts.jsonl", "-s", AGENT, "--with", "model=a"), 1, "no grader judges"),
         (("prompts.jsonl", "-s", AGENT, "--with", "modell=a", "-g", "contains"), 2, "KIND"),
         (("prompts.jsonl", "-s", AGENT, "--with", "skill=none", "-g", "contains"), 1,
-         "none is no skill"),
+         "none is not a skill"),
         (("prompts.jsonl", "-s", AGENT, "--with", "model=a", "--with", "model=b", "-g", "contains"),
          1, "--with model is given twice"),
         (("prompts.jsonl", "-s", AGENT, "--with", "model=a", "-g", "contains", "--ablate"), 2,

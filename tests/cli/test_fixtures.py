@@ -106,7 +106,7 @@ def test_the_folder_can_be_moved_with_the_grader(assay, made, tmp_path_factory):
 def test_verdicts_that_these_graders_do_not_give_are_refused(assay, made):
     done = assay("fixtures", "r.jsonl", "-g", "exact", "-o", "fx")
     assert done.code == 1
-    assert "judge 2 of 3 trials otherwise" in done.stderr
+    assert "judge 2 of 3 trials differently" in done.stderr
     assert "note: 1 recorded, 0 now" in done.stderr
     assert "assay grade FILE -g GRADER" in done.stderr
     assert not (made / "fx").exists()

@@ -157,7 +157,7 @@ def _refusal(differing: list[ChangedVerdict], n_all: int, graders: list[str]) ->
     lines = "\n  ".join([*shown, *([f"and {more} more"] if more else [])])
     of = f"{len(differing)} of {counted_noun(n_all, 'trial')}"
     if any(one.now for one in differing):
-        msg = f"these graders judge {of} otherwise:\n  {lines}"
+        msg = f"these graders judge {of} differently:\n  {lines}"
         return InputError(msg, hint=f"grade the results with these graders first: {_GRADE}")
     msg = f"these graders cannot judge {of}:\n  {lines}"
     names = " and ".join(name for name in graders if name in _OF_FOLDERS)

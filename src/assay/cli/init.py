@@ -169,63 +169,24 @@ def _found() -> list[str]:
     return [name for name in _AGENTS if name in known and shutil.which(name)] or ["demo"]
 
 
-PROMPTS: list[dict[str, Any]] = [
-    {
-        "id": "sum",
-        "input": "What is 17 + 25?",
-        "hint": "42",
-        "reference": "42",
-        "metadata": {"category": "math"},
-    },
-    {
-        "id": "difference",
-        "input": "What is 100 - 58?",
-        "hint": "42",
-        "reference": "It is 42.",
-        "metadata": {"category": "math"},
-    },
-    {
-        "id": "product",
-        "input": "What is 123 * 456?",
-        "hint": "56088",
-        "reference": "56088",
-        "metadata": {"category": "math"},
-    },
-    {
-        "id": "reverse",
-        "input": "Reverse the word lantern",
-        "hint": "nretnal",
-        "reference": "nretnal",
-        "metadata": {"category": "text"},
-    },
-    {
-        "id": "capital",
-        "input": "Name the capital of Kenya",
-        "hint": "Nairobi",
-        "reference": "Nairobi",
-        "metadata": {"category": "facts"},
-    },
-    {
-        "id": "capital-2",
-        "input": "Name the capital of Peru",
-        "hint": "Lima",
-        "reference": "Lima",
-        "metadata": {"category": "facts"},
-    },
-    {
-        "id": "file",
-        "input": "Write a short note into notes.txt",
-        "hint": "notes.txt",
-        "reference": "I wrote notes.txt.",
-        "metadata": {"category": "files"},
-    },
-    {
-        "id": "memory",
-        "input": ["Remember the number 42", "Which number was it?"],
-        "hint": "42",
-        "reference": "42",
-        "metadata": {"category": "memory"},
-    },
+def _prompt(
+    prompt_id: str, category: str, text: str | list[str], hint: str, reference: str = ""
+) -> dict[str, Any]:
+    about = {"id": prompt_id, "input": text, "hint": hint, "reference": reference or hint}
+    return about | {"metadata": {"category": category}}
+
+
+PROMPTS = [
+    _prompt("sum", "math", "What is 17 + 25?", "42"),
+    _prompt("difference", "math", "What is 100 - 58?", "42", "It is 42."),
+    _prompt("product", "math", "What is 123 * 456?", "56088"),
+    _prompt("reverse", "text", "Reverse the word lantern", "nretnal"),
+    _prompt("capital", "facts", "Name the capital of Kenya", "Nairobi"),
+    _prompt("capital-2", "facts", "Name the capital of Peru", "Lima"),
+    _prompt(
+        "file", "files", "Write a short note into notes.txt", "notes.txt", "I wrote notes.txt."
+    ),
+    _prompt("memory", "memory", ["Remember the number 42", "Which number was it?"], "42"),
 ]
 TROUBLE: list[dict[str, Any]] = [
     {"id": "crash", "input": "Please crash now", "metadata": {"category": "trouble"}},

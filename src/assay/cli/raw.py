@@ -169,7 +169,7 @@ def _refuse(base: Path, name: str, source: Path | str) -> NoReturn:
         hint = "give the file that the run wrote, not a copy elsewhere; or they were removed"
     else:
         msg = f"{source}: the raw streams at {shown} were removed or damaged"
-        hint = "what is there now belongs to another trial, or is none of Assay's"
+        hint = "what is there now belongs to another trial, or was not written by Assay"
     raise InputError(msg, hint=hint)
 
 

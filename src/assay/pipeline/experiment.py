@@ -143,7 +143,7 @@ def check_experiment(experiment: Experiment, where: str) -> Experiment:
             msg = f"{where}: {name!r} cannot name a file; use letters, digits, - and _"
             raise InputError(msg)
     if experiment.control not in names:
-        msg = f"{where}: the control {experiment.control!r} is no arm"
+        msg = f"{where}: the control {experiment.control!r} is not an arm"
         raise InputError(msg, hint=f"the arms are: {', '.join(names)}")
     if (experiment.prompts is None) == (experiment.benchmark is None):
         msg = f"{where}: give either prompts or benchmark"
@@ -169,7 +169,7 @@ def _check_arm(arm: Arm, where: str) -> None:
         raise InputError(msg)
     for skill in arm.skills:
         if not Path(skill, "SKILL.md").is_file():
-            msg = f"{where}: {skill} is no skill: it has no SKILL.md"
+            msg = f"{where}: {skill} is not a skill: it has no SKILL.md"
             raise InputError(msg)
     for what, path in (("template", arm.template), ("instructions", arm.instructions)):
         kind = "folder" if what == "template" else "file"
@@ -212,7 +212,7 @@ def _grader_at(file: Path, grader: str) -> str:
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that an arm has and the control has not, or has otherwise."""
+    """One thing that an arm has and the control lacks, or has in another form."""
 
     kind: str
     """skill, instructions, mcp, model, agent, template, or another key of an arm."""

@@ -33,7 +33,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_piece(path: Path) -> Piece:
-    """Read what an arm names, be it a skill, another folder or a file."""
+    """Read what an arm names, a skill, another folder or a file."""
     if (path / SKILL_FILE).is_file():
         name = read_skill(path).name
         return Piece(name=name, hash=hash_folder(path), body=skill_body(path))

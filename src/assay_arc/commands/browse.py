@@ -158,7 +158,7 @@ def _detail(place: Place, info: GameInfo, seed: int) -> None:
 
 
 def draw(frame: bytes) -> str:
-    """Draw in colour on a terminal, unless NO_COLOR is set, otherwise as text."""
+    """Draw in colour on a terminal unless NO_COLOR is set; as text elsewhere."""
     coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     return frame_ansi(frame) if coloured else grid_text(frame)
 

@@ -154,7 +154,7 @@ def read_keys(screen: Screen) -> Iterator[dict[str, Any]]:
 
 
 def parse_keys(text: str, scale: int = 1) -> list[dict[str, Any]]:
-    """Parse what a terminal sent; one drawn pixel stands for so many of the frame."""
+    """Parse what a terminal sent; one drawn pixel stands for this many of the frame."""
     moves = []
     while text:
         click = CLICK.match(text)
