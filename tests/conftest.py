@@ -953,6 +953,25 @@ def agent_program(real_agents: RealAgents, one_per_core: None) -> Callable[[str]
     return real_agents.program
 
 
+@pytest.fixture(scope="session")
+def made_once(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str, Callable[[Path], None]], Path]:
+    """Fill a folder once for all workers: the tests of a file may be spread over all of them."""
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+
+    def make(name: str, fill: Callable[[Path], None]) -> Path:
+        with _locked(root / f"{name}.lock"):
+            if not (root / name).exists():
+                part = Path(tempfile.mkdtemp(dir=root))
+                fill(part)
+                part.rename(root / name)
+        return root / name
+
+    return make
+
+
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:

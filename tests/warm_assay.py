@@ -45,7 +45,8 @@ HOLD_FILES = (family._children_file, process._empty_stdin)
 """What they remember is an open file, as good for the next command."""
 MOST_FILES = 20
 """How many files may have been left open."""
-LOADED = ("adapters", "benchmarks", "cli", "executors", "graders", "pipeline", "report", "run")
+NOT_LOADED = ("assay.__main__", "assay.pytest_plugin", "assay.testing", "assay.viewer")
+"""What few commands need and what loads large libraries. It is loaded when it was needed once."""
 
 
 class Request(NamedTuple):
@@ -109,11 +110,13 @@ class Copy:
 
     def answer(self) -> bool:
         """Tell the client how its command ended; return whether the copy lives on."""
-        said = self.control.recv(100) if self.control else b""
+        said = self.control.recv(1 << 16) if self.control else b""
         lives = said.endswith(b"\n")
         if not lives:
             code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-            said = said or f"{code}\n".encode()
+            said, *missing = said.split() or [str(code).encode()]
+            for name in missing:
+                importlib.import_module(name.decode())
             os.close(self._ended)
             if self.control:
                 self.control.close()
@@ -228,7 +231,8 @@ def run_many(control: socket.socket) -> NoReturn:
         code = run_here(memory)
         usual = code in USUAL_CODES and threading.active_count() == 1 and memory.is_whole()
         if not usual:
-            control.sendall(str(code).encode())  # without a line break: this was the last
+            # Without a line break: this was the last. What it had to load is loaded for the next.
+            control.sendall(" ".join([str(code), *memory.new_modules()]).encode())
             break
         for number, handler in handlers:
             if signal.getsignal(number) is not handler and handler is not None:
@@ -298,15 +302,15 @@ class Memory:
 
     def is_whole(self) -> bool:
         """Whether everything can be restored: no module was loaded that has a state of its own."""
-        new = [sys.modules[name] for name in set(sys.modules) - self._names]
-        places = [getattr(module, "__file__", None) or "" for module in new]
-        return (
-            not any(_is_ours(module.__name__) for module in new)
-            and not any(
-                place and not place.startswith((sys.prefix, sys.base_prefix)) for place in places
-            )
-            and _n_files() < self._n_files + MOST_FILES
-        )
+        new = [sys.modules[name] for name in sys.modules.keys() - self._names]
+        places = [getattr(module, "__file__", None) or sys.prefix for module in new]
+        foreign = [place for place in places if not place.startswith((sys.prefix, sys.base_prefix))]
+        few_files = _n_files() < self._n_files + MOST_FILES
+        return not self.new_modules() and not foreign and few_files
+
+    def new_modules(self) -> list[str]:
+        """Name the modules of assay that had to be loaded."""
+        return [name for name in sys.modules.keys() - self._names if _is_ours(name)]
 
     def restore(self) -> None:
         """Take back what the last command changed."""
@@ -361,10 +365,11 @@ def _is_ours(name: str) -> bool:
 
 def load() -> None:
     """Load what commands load, most of it late."""
-    for room in LOADED:
-        package = importlib.import_module(f"assay.{room}")
-        for module in pkgutil.walk_packages(package.__path__, f"assay.{room}."):
-            importlib.import_module(module.name)
+    for room in pkgutil.iter_modules(assay.__path__, "assay."):
+        if room.name not in NOT_LOADED:
+            path = getattr(importlib.import_module(room.name), "__path__", [])
+            for module in pkgutil.walk_packages(path, f"{room.name}."):
+                importlib.import_module(module.name)
     gc.collect()
     gc.freeze()
 

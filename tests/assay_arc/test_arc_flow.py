@@ -43,15 +43,17 @@ class Outcome:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory, warm_assays) -> Path:
+def played(made_once, warm_assays) -> Path:
     """A folder in which random and search have played three games, twice each."""
-    folder = tmp_path_factory.mktemp("played")
     arguments = ["random", "search", "--games", "od01,tg01,ky01", "-k", "2", "-j", "3", "-q"]
     arguments += ["--max-steps", "60", "--max-resets", "3"]
-    done = warm_assays.run(["arc", "run", *arguments], folder, os.environ, b"", 240)
-    assert done.returncode == 0, done.stderr
-    (folder / "said").write_bytes(done.stdout)
-    return folder
+
+    def play(folder):
+        done = warm_assays.run(["arc", "run", *arguments], folder, os.environ, b"", 240)
+        assert done.returncode == 0, done.stderr
+        (folder / "said").write_bytes(done.stdout)
+
+    return made_once("arc-played", play)
 
 
 @pytest.fixture

@@ -86,7 +86,10 @@ SPLIT_ELSEWHERE = ("good-", "mark-", "long-", "torn-", "trials-")
 
 def commands(name: str, path: Path) -> dict[str, list[str]]:
     other = path.with_name("trials.jsonl" if name == "trials" else "other.jsonl")
-    return {
+    # It reads as the other comparison does and draws many samples.
+    statistical = ["compare", "-s", "statistical", f"a:{path}", f"b:{other}"]
+    more = {f"{name}-statistical": statistical} if name in ("good", "trials") else {}
+    return more | {
         f"{name}-summarize": ["summarize", str(path)],
         f"{name}-summarize-markdown": ["summarize", "--markdown", str(path)],
         f"{name}-jsonl": ["format", str(path)],
@@ -99,7 +102,6 @@ def commands(name: str, path: Path) -> dict[str, list[str]]:
         f"{name}-grade-threads": ["grade", str(path), "-g", "contains", "-g", "regex:d.ne", "-j2"],
         f"{name}-alike": ["grade", str(path), "-g", "contains:nowhere", "--progress"],
         f"{name}-compare": ["compare", f"a:{path}", f"b:{other}"],
-        f"{name}-statistical": ["compare", "-s", "statistical", f"a:{path}", f"b:{other}"],
     }
 
 

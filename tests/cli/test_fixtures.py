@@ -1,6 +1,8 @@
 """assay fixtures: a test file from recorded trials that passes at once and fails for a reason."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,15 +24,26 @@ PROMPTS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def recorded(made_once: Any, warm_assays: Any) -> Path:
+    """A folder with captures and trials of the demo agent."""
+
+    def record(folder: Path) -> None:
+        (folder / "evals").mkdir()
+        (folder / "evals" / "grader.py").write_text(GRADER)
+        (folder / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PROMPTS))
+        common = ["p.jsonl", "-s", "demo", "-g", "evals/grader.py", "-j", "2"]
+        for words in (["capture", "-o", "r.jsonl"], ["trials", "-k", "2", "-o", "t.jsonl"]):
+            done = warm_assays.run([*words, *common], folder, os.environ, b"", 120)
+            assert done.returncode == 0, done.stderr
+
+    return made_once("fixtures-recorded", record)
+
+
 @pytest.fixture
-def made(assay, tmp_path: Path) -> Path:
-    (tmp_path / "evals").mkdir()
-    (tmp_path / "evals" / "grader.py").write_text(GRADER)
-    prompts = "".join(json.dumps(row) + "\n" for row in PROMPTS)
-    (tmp_path / "p.jsonl").write_text(prompts)
-    common = ["-s", "demo", "-g", "evals/grader.py", "-j", "2"]
-    assert assay("capture", "p.jsonl", *common, "-o", "r.jsonl").code == 0
-    assert assay("trials", "p.jsonl", *common, "-k", "2", "-o", "t.jsonl").code == 0
+def made(recorded: Path, tmp_path: Path) -> Path:
+    """A copy of it that a test may change."""
+    shutil.copytree(recorded, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
