@@ -97,7 +97,7 @@ def test_an_agent_may_be_given_in_many_ways(agent):
 
 def test_an_agent_may_be_a_schema(schema):
     (trial,) = library.run(["say hello"], agent=schema)
-    assert trial.failure is None
+    assert not trial.failure
 
 
 def test_nothing_is_left_on_disk_without_a_file(tmp_path, monkeypatch):
