@@ -36,7 +36,7 @@ def capture(passed: bool = True, cause: Cause | None = None, name: str = "p") ->
         metadata={},
         timing=Timing(start=0, end=9, total=9),
         usage=Usage(input_tokens=10, output_tokens=5, cost_usd=0.01),
-        score=Grade(pass_=passed, score=float(passed)),
+        grade=Grade(pass_=passed, score=float(passed)),
     )
     if cause is not None:
         row.failure = Failure(cause=cause, message="m")

@@ -98,9 +98,9 @@ class RunDisplay(Progress):
     def opened(self) -> None:
         """Say what to know before the first agent starts."""
         for note in self._batch.notes:
-            if note.is_important or self._options.talks:
+            if note.is_important or self._options.prints_notes:
                 click.echo(note.text, err=True)
-        if self._batch.arms[0].forgets and self._options.talks:
+        if self._batch.arms[0].forgets and self._options.prints_notes:
             self.doubts.said.add(FORGETS)
 
     def resumed(self, output: Path, n_again: int, n_graded: int, n_regraded: int) -> None:
@@ -146,7 +146,7 @@ class RunDisplay(Progress):
         options, tally = self._options, self.tally
         for line in [] if options.as_json else self.doubts.lines():
             click.echo(line, err=True)
-        if options.talks:
+        if options.prints_notes:
             target = str(options.output or "") if target is None else target
             for line in (self.summary(target), *self.notes):
                 click.echo(line, err=True)
@@ -166,7 +166,7 @@ class RunDisplay(Progress):
             click.echo(nothing, err=True)
         if (why := self.all_failed()) and not options.as_json:
             click.echo(f"{why}{self._text_hint}", err=True)
-        if options.talks and isinstance(options, CaptureOptions):
+        if options.prints_notes and isinstance(options, CaptureOptions):
             self._say_result(ended_early=ended_early)
         if left > 0 or tally.n_grader_failures or nothing:
             raise click.exceptions.Exit(1)
@@ -210,14 +210,14 @@ class _Shown(Protocol):
     @property
     def debug(self) -> bool: ...
     @property
-    def talks(self) -> bool: ...
+    def prints_notes(self) -> bool: ...
     @property
     def executor(self) -> str: ...
 
 
 def debug_trace(options: _Shown) -> "DebugTrace | None":
     """What --debug prints of each trial, if it is asked for."""
-    if not options.debug or not options.talks:
+    if not options.debug or not options.prints_notes:
         return None
     if options.executor != "local":
         click.echo("--debug shows nothing of trials that run on other machines.", err=True)

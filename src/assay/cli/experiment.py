@@ -38,7 +38,7 @@ class AbOptions(ConductOptions, frozen=True, kw_only=True):
     debug: bool
 
     @property
-    def talks(self) -> bool:
+    def prints_notes(self) -> bool:
         """Whether anything is printed besides errors and JSON."""
         return not self.quiet and not self.as_json
 
@@ -75,7 +75,7 @@ class _Command(Conductor):
         return 0 if findings is None or findings.proof.valid else _INVALID
 
     def say(self, text: str) -> None:
-        if self._shown.talks:
+        if self._shown.prints_notes:
             echo_folded(visible_line(text), err=True)
 
     def follow(self, *, is_smoke: bool) -> ExperimentProgress:
@@ -109,14 +109,14 @@ class _Command(Conductor):
             )
         if self._shown.as_json:
             click.echo(msgspec.json.encode({"smoke": n_smoke, "proof": proof}).decode())
-        elif self._shown.talks:
+        elif self._shown.prints_notes:
             echo_folded(f"{'; '.join(proof.words)}. {went}")
 
     def found(self, findings: Findings) -> None:
         if self._shown.as_json:
             click.echo(msgspec.json.encode(self.written).decode())
         proof = findings.proof
-        if not self._shown.talks:
+        if not self._shown.prints_notes:
             for reason in () if proof.valid else proof.reasons:
                 echo_folded(visible_line(f"INVALID: {reason}"), err=True)
             return
@@ -156,7 +156,7 @@ class _Display(Progress, ExperimentProgress):
     def __init__(self, options: AbOptions, *, is_smoke: bool) -> None:
         plain = options.progress or options.debug
         super().__init__(plain=plain, quiet=options.quiet, as_json=options.as_json)
-        self._talks, self._is_smoke = options.talks, is_smoke
+        self._prints_notes, self._is_smoke = options.prints_notes, is_smoke
         self.n_smoke = 0
 
     def begin(self, missing: list[TrialSpec], n_planned: int) -> None:
@@ -172,5 +172,5 @@ class _Display(Progress, ExperimentProgress):
         self._echo(f"{n} finished {are} graded again, because the graders are others than before.")
 
     def _echo(self, text: str) -> None:
-        if self._talks:
+        if self._prints_notes:
             echo_folded(visible_line(text), err=True)

@@ -123,7 +123,7 @@ class BatchOptions(ArmOptions, frozen=True, kw_only=True):
     address: str | None = None
 
     @property
-    def talks(self) -> bool:
+    def prints_notes(self) -> bool:
         """Whether anything is printed besides errors and JSON."""
         return not self.quiet and not self.as_json
 

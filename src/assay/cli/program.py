@@ -143,7 +143,7 @@ def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
 
 def say_program(ctx: click.Context, options: BatchOptions) -> None:
     """Say whose the options behind the program are: some could be meant for it."""
-    if not ctx.meta["options_behind"] or not options.talks:
+    if not ctx.meta["options_behind"] or not options.prints_notes:
         return
     program, ours = shlex.join(ctx.meta["program"]), ", ".join(ctx.meta["options_behind"])
     click.echo(

@@ -259,7 +259,7 @@ class _Command(TriggerExperiment):
         super().__init__(request, scratch)
 
     def say(self, note: Note) -> None:
-        if note.is_important or self._options.talks:
+        if note.is_important or self._options.prints_notes:
             click.echo(visible_line(note.text), err=True)
 
     def run_batch(self, batch: Batch) -> bool:
@@ -282,11 +282,11 @@ class _Command(TriggerExperiment):
         invalid = invalid_lines(report)
         for line in invalid:
             echo_folded(line, err=True)
-        if options.talks and self.asked is not None and (words := self.asked.cost_words):
+        if options.prints_notes and self.asked is not None and (words := self.asked.cost_words):
             echo_folded(f"The agent's work on proposals: {words}.", err=True)
         if display.tally.causes.get(Cause.AUTH):
             self._say_login()
-        if options.talks and options.output is None:
+        if options.prints_notes and options.output is None:
             click.echo("The trials were not kept; -o FILE keeps them.", err=True)
         display.conclude(target=", ".join(map(str, self.outputs)) if options.output else "")
         if invalid:

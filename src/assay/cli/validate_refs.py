@@ -109,7 +109,7 @@ def _take_graders(own: RowGraders, rows: RowFile, options: _Options) -> None:
     """Take the graders that prompts bring along; refuse to go on without any."""
     prompts = [prompt for prompt in rows.rows(msgspec.json.Decoder(Prompt)) if prompt.reference]
     path = {"path": str(options.prompts)} if options.prompts else {}
-    own.take(PluginRef(name="prompts", options=path), prompts, only=ANSWER_ONLY)
+    own.use_prompts(PluginRef(name="prompts", options=path), prompts, only=ANSWER_ONLY)
     if not options.graders and not own.to_prepare:
         msg = "No grader given. Use -g GRADER."
         raise click.UsageError(msg)

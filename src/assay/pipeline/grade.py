@@ -102,7 +102,7 @@ def plan(request: GradeRequest) -> Grading:
     """Find the graders; refuse what cannot be graded before anything is written."""
     own = RowGraders(request.grader_timeout_s)
     if request.prompts is not None:
-        own.take(request.prompts, (prompt for prompt, _ in read_prompts(request.prompts)))
+        own.use_prompts(request.prompts, (prompt for prompt, _ in read_prompts(request.prompts)))
     lines = _chosen(request)
     if request.filters:
         first = next(lines, None)
@@ -137,7 +137,7 @@ def _judged(lines: Iterator[Line], own: RowGraders, request: GradeRequest) -> It
     for row in lines:
         if not is_file:  # what comes from a pipe cannot be read again
             read.append(row)
-        if own.of(*row):
+        if own.graders_of(*row):
             return _chosen(request) if is_file else chain(read, lines)
     msg = "No grader given. Use -g GRADER."
     raise RequestError(msg)
@@ -246,7 +246,7 @@ def _with_all_cores[T](
     request = grading.request
     assert request.rows is not None
     start_over()
-    grade = batch_grader(request.graders, AskingHost(), grading.own.of)
+    grade = batch_grader(request.graders, AskingHost(), grading.own.graders_of)
 
     def grade_part(lines: Iterable[Line]) -> tuple[bytes, T, InputError | None]:
         done = _graded(grade, lines)
@@ -276,7 +276,7 @@ def grade_all(
     the rows bring along.
     """
     start_over()
-    host, of = AskingHost(), own.of if own else None
+    host, of = AskingHost(), own.graders_of if own else None
     if elsewhere is not None:
         pace = _Pace(batch_grader(graders, host, of, elsewhere), *_ELSEWHERE_S)
         yield from _in_order(pace, lines, workers)

@@ -268,7 +268,7 @@ class RowGraders:
         self._of_prompt: dict[Any, tuple[PluginRef, ...]] | None = None
         self._of_row: dict[tuple[bytes, bytes], tuple[PluginRef, ...]] = {}
 
-    def take(
+    def use_prompts(
         self, benchmark: PluginRef, prompts: Iterable[Prompt], only: Iterable[str] = ()
     ) -> None:
         """Take the graders of these prompts, in place of what rows name; see own_graders."""
@@ -285,7 +285,7 @@ class RowGraders:
             return [PluginRef(name="regex", options={"pattern": "."})]
         return [ref for refs in self._of_prompt.values() for ref in refs]
 
-    def of(self, place: Place, line: bytes) -> tuple[PluginRef, ...]:
+    def graders_of(self, place: Place, line: bytes) -> tuple[PluginRef, ...]:
         """Return the graders of one row."""
         if self._of_prompt is not None:
             return self._of_prompt.get(decode_line(_VIEW, place, line).id, ())
