@@ -204,11 +204,17 @@ def _trial(
     number: int | UnsetType,
 ) -> Trial:
     first_ms = timing.first_response
+    # For whoever reads a file, what it does not say is None; a trial that is written has UNSET.
+    known: dict[str, Any] = {
+        "hint": row.hint,
+        "failure": attempt.failure,
+        "agent": attempt.agent,
+        "session_id": attempt.session_id,
+    }
     return Trial(
         id=row.id,
         entry_number=number,
         input=row.input,
-        hint=UNSET if row.hint is None else row.hint,
         output=output,
         trajectory=attempt.trajectory,
         metadata=row.metadata or {},
@@ -223,10 +229,8 @@ def _trial(
         grades=attempt.grades or {},
         usage=attempt.usage,
         turn_usage=attempt.turn_usage,
-        failure=attempt.failure or UNSET,
-        agent=attempt.agent or UNSET,
-        session_id=UNSET if attempt.session_id is None else attempt.session_id,
         setup=attempt.setup or {},
+        **known,
     )
 
 

@@ -5,7 +5,7 @@ of rows decodes into the smallest view that serves it. gc=False keeps millions o
 of the garbage collector; none of them can be part of a cycle.
 """
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -21,8 +21,9 @@ class RowForm:
     """Tells a row of trials from a capture: decided here, for every reader of both."""
 
     __slots__ = ()
-    trials: Any
-    output: Any
+    if TYPE_CHECKING:  # not for msgspec, which would decode them as anything
+        trials: Any
+        output: Any
 
     @property
     def is_trials(self) -> bool:
@@ -183,7 +184,8 @@ class JudgedRow(Judged):
     """A row of capture whose score is a grade."""
 
     __slots__ = ()
-    score: Any
+    if TYPE_CHECKING:  # as in Judged
+        score: Any
 
     @property
     def verdict(self) -> bool | None:
