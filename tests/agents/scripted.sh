@@ -11,10 +11,7 @@ esac
 case $prompt in
   "" | *[!A-Za-z0-9\ .,:?!-]*) plain= ;;
 esac
-if [ -z "$plain" ]; then
-  unset PWD OLDPWD # some shells set them, and some prompts ask for the environment
-  exec "$python" -I -S "${0%.sh}.py" "$@"
-fi
+[ "$plain" ] || exec "$python" -I -S "${0%.sh}.py" "$@"
 printf '{"type": "system", "session_id": "s-1"}\n'
 printf '{"type": "message", "text": "%s"}\n' "$prompt"
 printf '{"type": "result", "result": "%s", "usage": {"input_tokens": 10, "output_tokens": 5}, ' "$prompt"

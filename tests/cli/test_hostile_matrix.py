@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import signal
 import traceback
 from collections.abc import Callable, Iterator
@@ -108,12 +109,8 @@ SLOW = {
     "grade": 6,
     "calibrate": 6,
     "plan": 6,
-    "format": 3,
-    "export": 3,
-    "summarize": 2,
 }
-"""Of their odd rows a command line tries only every nth: it starts processes, or draws much, or
-there are others that read rows in the same way and try the rest."""
+"""Of their odd rows a command line tries only every nth: it starts processes, or draws much."""
 CASES = [(kind, line) for kind, lines in COMMANDS.items() for line in lines]
 BEFORE = b"what was there before\n"
 CODES = (0, 1, 2, 3, 4)
@@ -191,7 +188,7 @@ def problems(line: str, file: Path, done: Done) -> Iterator[str]:
     if done.raised or "Traceback (most recent call last):\n" in done.err:
         yield done.raised or done.err
         return
-    if done.code == 1 and "because the grader failed" in done.err:
+    if done.code == 1 and re.search("because (a|the) grader failed", done.err):
         return  # the file was read, and its rows written
     if done.code not in CODES:
         yield f"exit code {done.code}"
@@ -250,7 +247,7 @@ def test_wrong_types(kind: str, line: str, run: Callable[..., Done], tmp_path: P
     rows = list(hostile.mutated(ROWS[kind]))
     every = SLOW.get(line.split()[0], 1)
     # Each command line begins at another row, so that all are tried by some.
-    for name, row in rows[COMMANDS[kind].index(line) % every :: every]:
+    for name, row in rows[len(line) % every :: every]:
         file.write_text(json.dumps(row) + "\n")
         found += [f"{name}: {problem}" for problem in problems(line, file, run(line, file))]
     assert not found, "\n".join(found)

@@ -1,14 +1,23 @@
 """What a trial may see: its environment, its HOME, its workspace, and nobody's secrets."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from assay.records.raw_streams import folder_names
 
 SECRET = 'sk-"quoted"\\and/long-0123456789-é'
+
+
+@pytest.fixture
+def schema(schema: dict[str, Any], tag: str) -> dict[str, Any]:
+    """The scripted agent without its shell, which sets PWD."""
+    agent = Path(__file__).parents[1] / "agents" / "scripted.py"
+    return schema | {"command": [sys.executable, "-I", "-S", str(agent), tag]}
 
 
 def environment_of(row: dict) -> dict[str, str]:
