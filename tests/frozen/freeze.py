@@ -302,9 +302,14 @@ MASKS: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
         (r'"(spawnedMs|startMs)": ?(?:\d+|<time>),', ""),
         (r"(\bat|Duration\*\*:|Duration</b>:) [\d.]+ (m?s|min)\b", r"\1 <time>"),
         (r'"rawTimes":\[[^\]]*\]', '"rawTimes":[<times>]'),
-        # The column "Seconds" of the effort that a level of a game took.
-        (r"( trial \d+ \|(?: +\d+ \|){2}) +[\d.]+ \|", r"\1 <time> |"),
-        (r"( trial \d+</td>(?:<td[^>]*>\d+</td>){2}<td[^>]*>)[\d.]+<", r"\1<time><"),
+        # The columns "Seconds" and "Steps" of the effort that a level of a game took: steps belong
+        # to the level that was played when they arrived.
+        (r"( trial \d+ \|(?: +\d+ \|){2}) +[\d.]+ \| +\d+ \|", r"\1 <time> | <steps> |"),
+        (
+            r"( trial \d+</td>(?:<td[^>]*>\d+</td>){2}<td[^>]*>)[\d.]+(</td><td[^>]*>)\d+<",
+            r"\1<time>\2<steps><",
+        ),
+        (r'("seconds": <time>,\s+"steps": )\d+', r"\1<steps>"),
     ],
     "dates": [
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)?", "<date>"),
