@@ -64,7 +64,7 @@ def test_progress_counts_levels_and_score() -> None:
             trajectory=[],
             metadata={},
             timing=Timing(start=0, end=1, total=1),
-            score=Grade(pass_=False, score=0.0, outcome=outcome),
+            grade=Grade(pass_=False, score=0.0, outcome=outcome),
         )
 
     count = LevelCount()
