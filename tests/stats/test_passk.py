@@ -46,10 +46,8 @@ def test_seed_formulas(tally):
     c, k = tally
     at = 1.0 if c >= k else 0.0 if c == 0 else 1 - (1 - c / k) ** k
     exp = 1.0 if c == k else 0.0 if c == 0 else (c / k) ** k
-    assert passk.seed_pass_rate([c], [k])[0] == pytest.approx(c / k)
     assert passk.seed_pass_at_k([c], [k])[0] == pytest.approx(at)
     assert passk.seed_pass_exp_k([c], [k])[0] == pytest.approx(exp)
-    assert passk.seed_flakiness([c], [k])[0] == pytest.approx(max(0.0, at - exp))
 
 
 def test_unbiased_where_the_seed_is_not():

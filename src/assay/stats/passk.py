@@ -33,13 +33,6 @@ class PassK(msgspec.Struct, frozen=True, rename="camel"):
     pass_exp_k_bounds: tuple[float, float] | None = None
 
 
-def seed_pass_rate(passes: ArrayLike, trials: ArrayLike) -> Floats:
-    """Return c/k per prompt."""
-    n_passed, n_trials = _tallies_with_trials(passes, trials)
-    rates: Floats = n_passed / n_trials
-    return rates
-
-
 def seed_pass_at_k(passes: ArrayLike, trials: ArrayLike) -> Floats:
     """Return the seed's 1-(1-c/k)^k per prompt: biased, kept for compatibility."""
     n_passed, n_trials = _tallies_with_trials(passes, trials)
@@ -52,12 +45,6 @@ def seed_pass_exp_k(passes: ArrayLike, trials: ArrayLike) -> Floats:
     n_passed, n_trials = _tallies_with_trials(passes, trials)
     plug_in: Floats = (n_passed / n_trials) ** n_trials
     return plug_in
-
-
-def seed_flakiness(passes: ArrayLike, trials: ArrayLike) -> Floats:
-    """Return max(0, passAtK - passExpK) per prompt."""
-    gap = seed_pass_at_k(passes, trials) - seed_pass_exp_k(passes, trials)
-    return np.maximum(0.0, gap)
 
 
 def pass_at_each_k(passes: ArrayLike, measured: ArrayLike, k_max: int) -> Floats:
