@@ -86,7 +86,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     filters: Sequence[str] = ()
     """Run only matching prompts: an id pattern, or metadata or tags as key=pattern."""
     limit: int | None = None
-    """Run at most so many prompts."""
+    """Run at most this many prompts."""
 
     agent: PluginRef
     material: Material | None = None
@@ -632,7 +632,7 @@ class BatchProgress:
         """A trial that finished in an earlier run was put to the graders now."""
 
     def begin(self, missing: list[TrialSpec], n_planned: int) -> None:
-        """These trials of so many are about to run; __enter__ comes next."""
+        """These trials, of n_planned, are about to run; __enter__ comes next."""
 
     def on_step(self, spec: TrialSpec, step: AnyStep | None) -> None:
         """A trial began (no step) or made a step."""
