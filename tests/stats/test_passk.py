@@ -41,6 +41,14 @@ def test_pass_at_k_counts_subsets(tally, data):
     )
 
 
+@given(tallies)
+def test_seed_formulas(tally):
+    c, k = tally
+    at = 1.0 if c >= k else 0.0 if c == 0 else 1 - (1 - c / k) ** k
+    exp = 1.0 if c == k else 0.0 if c == 0 else (c / k) ** k
+    assert passk.seed_pass_k(c, k) == pytest.approx((at, exp))
+
+
 def test_unbiased_where_the_seed_is_not():
     """p = 0.2, k = 5 of n = 10 trials: the truth is 0.6723, the seed's n = k = 5 expects 0.5217."""
     c = np.arange(11)
