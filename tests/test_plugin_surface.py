@@ -35,7 +35,8 @@ HOOKS = {
     """,
     Executor: "connect map",
     World: "env evidence hidden hidden_env mcp_servers mounts repetitive visible",
-    Benchmark: "files fit_trials grades_failed_trials graders prepare_process prompts world",
+    Benchmark: "files fit_trials grades_failed_trials graders needs_workspace prepare_process "
+    "prompts world",
 }
 """What a plugin of each kind may define."""
 REQUIRED = {"command", "read", "grade", "version", "map", "prompts"}

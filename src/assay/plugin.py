@@ -413,12 +413,20 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hint: str | None = None
     trajectory: list[Any] = []
     """Steps as in the row: plain dicts."""
-    metadata: dict[str, Any] | None = None
+    metadata: dict[str, Any] = {}
+    """That of the prompt; `grade`, which has only the row, gives the row's."""
     cwd: str | None = None
     """The workspace, as the agent left it."""
     reference: str | None = None
     row: dict[str, Any] = {}
     """The whole row as it is on disk."""
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """What the trial's world saw: World.evidence, which is metadata.evidence in the row."""
+        metadata = self.row.get("metadata") or self.metadata
+        found: dict[str, Any] = metadata.get("evidence") or {}
+        return found
 
 
 class Grader:
@@ -451,7 +459,7 @@ class Grader:
 
     @_default
     def sees(self) -> frozenset[str] | None:
-        """Which fields of Trial it reads; others that are long may be empty. None is all."""
+        """Which attributes of Trial it reads; others that are long may be empty. None is all."""
         return None
 
     @_default
@@ -572,7 +580,7 @@ class World:
         return False
 
     def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
-        """What the world saw: metadata.evidence in the row. last is how the agent ended.
+        """What the world saw, for graders: Trial.evidence. last is how the agent's last turn ended.
 
         Raises AssayError when the world broke: then the trial measured nothing. A field `failure`,
         {"cause", "message"}, is the trial's failure, unless the agent's own is known; one that
@@ -598,6 +606,15 @@ class Benchmark:
     evidence. Otherwise such a trial counts against the agent and no grader is asked."""
 
     @_default
+    def needs_workspace(self) -> bool:
+        """Whether every trial gets a folder of its own, even if the user asks for none.
+
+        By default it does if the benchmark has worlds. False is for worlds that leave the
+        workspace alone: trials may then share the user's folder, as those of plain prompts do.
+        """
+        return getattr(self.world, "__func__", None) is not Benchmark.world
+
+    @_default
     def files(self) -> Sequence[Path | str]:
         """Paths below an option called `path` that another machine needs to run its trials."""
         return ()
@@ -612,7 +629,10 @@ class Benchmark:
     def world(
         self, spec: TrialSpec, workspace: Path, host: Machine
     ) -> AbstractContextManager[World]:
-        """Open the world of one trial and close it after; nothing by default."""
+        """Open the world of one trial and close it after; nothing by default.
+
+        spec is the trial, spec.prompt its prompt; workspace is the folder the agent will work in.
+        """
         return nullcontext(World())
 
     def graders(self) -> Sequence[PluginRef]:

@@ -37,6 +37,8 @@ KEPT_LOG = "game.jsonl"
 class ArcBenchmark(Benchmark):
     """Games of a folder, the package's own by default."""
 
+    needs_workspace = False
+    """A game is played in a folder of its own, which is not the agent's."""
     grades_failed_trials = True
     """The game's log says how far an agent came that crashed or ran out of time."""
     games: Sequence[str] = ()
@@ -251,7 +253,7 @@ class ArcGrader(Grader):
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Grade by the evidence; without usable baselines by levels, and the reasoning says so."""
-        evidence = (trial.row.get("metadata") or {}).get("evidence") or {}
+        evidence = trial.evidence
         if evidence.get("benchmark") != "arc":
             msg = "this trial has no evidence of an ARC game"
             raise PluginError(msg, hint="grade only the output of `assay arc run`")

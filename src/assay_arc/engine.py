@@ -95,10 +95,6 @@ class ToolkitEngine:
         self.seen = seen or self.seen
         return seen
 
-    def official_scorecard(self) -> Any:
-        """The toolkit's own scorecard: an oracle for tests, never a source of scores."""
-        return self._arcade.get_scorecard(self._card)
-
 
 class OnlineEngine(ToolkitEngine):
     """A game on the official server, by the toolkit's online mode."""

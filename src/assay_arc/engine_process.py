@@ -237,10 +237,6 @@ def _replay_each(shape: type[Any], replay: Callable[..., ReplayResult]) -> int:
     return 0 if all_replayed else 1
 
 
-def _verify_files(log: str, game: str) -> ReplayResult:
-    return verify(read_log(Path(log)), read_game(Path(game)))
-
-
 def verify(log: GameLog, info: GameInfo) -> ReplayResult:
     """Replay one log with our copy of its game."""
     # Checked before the engine is made: that runs the source, which may be another game's.

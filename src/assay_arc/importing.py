@@ -128,13 +128,6 @@ class _CheckedResult(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str]
 
 
-def import_result(
-    source: ImportSource, store: Store, host: Machine, transcripts: Sequence[Transcript] = ()
-) -> ImportedRun:
-    """Import a result, or raise and leave nothing behind."""
-    return import_results([source], store, host, transcripts)
-
-
 def import_results(
     sources: Sequence[ImportSource],
     store: Store,

@@ -112,6 +112,10 @@ class Table:
     def result(self):
         return derive_result(read_log(self.path))
 
+    def official_scorecard(self):
+        """The toolkit's own scorecard, which our scores are compared with."""
+        return self.engine._arcade.get_scorecard(self.engine._card)
+
 
 def solve(game, key: Callable = lambda state: state) -> list[Step]:
     """Find a shortest solution of the current level on the real engine, by breadth-first search."""

@@ -39,7 +39,7 @@ def test_the_shortest_solution_wins_with_100_percent(game_id, table, solutions):
         for step in way:
             assert game.step(step)["ok"]
     assert game.session.tally.state == "WIN"
-    assert game.engine.official_scorecard().score == pytest.approx(100.0)
+    assert game.official_scorecard().score == pytest.approx(100.0)
 
 
 @pytest.mark.parametrize("game_id", GAMES)

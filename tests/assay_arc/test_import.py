@@ -14,7 +14,7 @@ from assay_arc import ArcProblem
 from assay_arc.cards import derive_played
 from assay_arc.catalog import BUILT_IN
 from assay_arc.generated import collect_results
-from assay_arc.importing import ImportSource, KnownGame, check_result, import_result
+from assay_arc.importing import ImportSource, KnownGame, check_result, import_results
 from assay_arc.scoring import score_game
 from assay_arc.store import Store
 
@@ -55,7 +55,7 @@ class Desk:
             games_dir=BUILT_IN,
             games=self.known,
         )
-        return import_result(source, self.store, LocalHost())
+        return import_results([source], self.store, LocalHost())
 
     def refused(self, result, **options) -> str:
         """Import what must not be imported; give why, and check that nothing is left behind."""
@@ -220,7 +220,7 @@ def test_symbolic_links_are_refused(won, tmp_path):
         games=won.known,
     )
     with pytest.raises(ArcProblem, match="symbolic link"):
-        import_result(source, won.store, LocalHost())
+        import_results([source], won.store, LocalHost())
 
 
 def level(index=1, done=True, taken=10, baseline=None) -> dict:

@@ -211,7 +211,7 @@ def make_move(table, move, ways):
 
 def assert_equal_to_scorecard(table):
     result = table.result()
-    [official] = table.engine.official_scorecard().environments
+    [official] = table.official_scorecard().environments
     assert score_game(result).toolkit_percent == pytest.approx(official.score, abs=1e-9)
     assert len(result.plays) == len(official.runs)
     for ours, theirs in zip(result.plays, official.runs, strict=True):

@@ -93,7 +93,7 @@ def test_13_a_level_reset_costs_an_action(table, solutions):
     win(game, solutions["ky01-v1"])
     result = game.result()
     assert (result.plays[0].actions, result.plays[0].resets) == (75 + 2, 1)
-    assert result.plays[0].actions == game.engine.official_scorecard().environments[0].actions
+    assert result.plays[0].actions == game.official_scorecard().environments[0].actions
 
 
 def test_14_two_levels_in_one_action_are_two_levels(arc, table, tmp_path):
@@ -102,7 +102,7 @@ def test_14_two_levels_in_one_action_are_two_levels(arc, table, tmp_path):
     result = game.result()
     assert [level.completed for level in result.plays[0].levels] == [True, True, False, False]
     assert result.levels_completed == 2
-    [official] = game.engine.official_scorecard().environments
+    [official] = game.official_scorecard().environments
     assert score_game(result).score_percent == pytest.approx(official.score, abs=1e-9)
 
 

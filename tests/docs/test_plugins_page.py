@@ -9,13 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = dict(
-    re.findall(
-        r"^```\w+ file=(\S+)\n(.*?)^```",
-        (ROOT / "docs" / "plugins.md").read_text(),
-        re.MULTILINE | re.DOTALL,
-    )
-)
+PAGE = (ROOT / "docs" / "plugins.md").read_text()
+FILES = dict(re.findall(r"^```\w+ file=(\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+ADDED = re.findall(r"^```\w+ add=(\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def test_the_package_is_short() -> None:
@@ -29,6 +25,17 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("package")
     for name, text in FILES.items():
         (folder / name).write_text(text)
+    for name, text in ADDED:
+        with (folder / name).open("a") as file:
+            file.write(text)
+    project = FILES["pyproject.toml"]
+    for kind, entry in (
+        ("benchmarks", 'files = "assay_mirror:Files"'),
+        ("graders", 'unchanged = "assay_mirror:Unchanged"'),
+    ):
+        assert f"`{entry}`" in PAGE
+        project = project.replace(f'"assay.{kind}" = {{ ', f'"assay.{kind}" = {{ {entry}, ')
+    (folder / "pyproject.toml").write_text(project)
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     [site] = folder.glob("venv/lib/python*/site-packages")
     found = [path for path in sys.path if Path(path).name == "site-packages"]
@@ -51,18 +58,32 @@ def run(python: Path, *words: str) -> str:
 def test_it_is_found_and_used(installed: Path) -> None:
     folder = installed.parents[2]
     out = folder / "out.jsonl"
-    words = ["--benchmark", "palindromes:n=2", "-s", "mirror", "-o", str(out)]
+    words = ["--benchmark", "palindromes", "-s", "mirror", "-o", str(out)]
     run(installed, "assay", "capture", *words)
     rows = {row["id"]: row for row in map(json.loads, out.read_text().splitlines())}
     assert [rows[name]["score"]["pass"] for name in ("level", "Anna")] == [True, True]
     assert rows["Anna"]["output"] == "annA"
-    assert rows["Anna"]["events"]["mapped"] == 1
+    assert rows["Anna"]["events"] == {
+        **{"total": 2, "mapped": 2, "unknown": {}, "unparsed": 0, "oversized": 0},
+        "terminal": True,
+    }
     prompts = folder / "prompts.jsonl"
     prompts.write_text('{"id": "a", "input": "X", "hint": "veryx"}\n')
     words = ["-s", "mirror:prefix=very", "-g", "backwards:ignore_case=true"]
     run(installed, "assay", "capture", str(prompts), *words, "-o", str(folder / "more.jsonl"))
     (row,) = map(json.loads, (folder / "more.jsonl").read_text().splitlines())
     assert (row["output"], row["score"]["pass"]) == ("Xyrev", True)
+
+
+@pytest.mark.install
+def test_the_worlds_of_its_benchmark_share_no_folder(installed: Path) -> None:
+    folder = installed.parents[2]
+    out = folder / "files.jsonl"
+    words = ["--benchmark", "files:n=3", "-s", "mirror", "-k", "2", "-j", "2", "-o", str(out)]
+    run(installed, "assay", "trials", *words)
+    rows = [*map(json.loads, out.read_text().splitlines())]
+    assert [row["passRate"] for row in rows] == [1.0, 1.0, 1.0]
+    assert not (folder / "word.txt").exists()
 
 
 @pytest.mark.install

@@ -46,10 +46,7 @@ def test_seed_formulas(tally):
     c, k = tally
     at = 1.0 if c >= k else 0.0 if c == 0 else 1 - (1 - c / k) ** k
     exp = 1.0 if c == k else 0.0 if c == 0 else (c / k) ** k
-    assert passk.seed_pass_rate([c], [k])[0] == pytest.approx(c / k)
-    assert passk.seed_pass_at_k([c], [k])[0] == pytest.approx(at)
-    assert passk.seed_pass_exp_k([c], [k])[0] == pytest.approx(exp)
-    assert passk.seed_flakiness([c], [k])[0] == pytest.approx(max(0.0, at - exp))
+    assert passk.seed_pass_k(c, k) == pytest.approx((at, exp))
 
 
 def test_unbiased_where_the_seed_is_not():
@@ -59,7 +56,8 @@ def test_unbiased_where_the_seed_is_not():
     assert weights @ passk.pass_at_each_k(c, [10] * 11, 5)[:, -1] == pytest.approx(0.67232)
     c = np.arange(6)
     weights = [comb(5, x) * 0.2**x * 0.8 ** (5 - x) for x in c]
-    assert weights @ passk.seed_pass_at_k(c, [5] * 6) == pytest.approx(0.5217, abs=1e-4)
+    seeds = np.array([passk.seed_pass_k(int(x), 5)[0] for x in c])
+    assert weights @ seeds == pytest.approx(0.5217, abs=1e-4)
 
 
 def test_all_k_are_averaged_over_the_same_prompts():
@@ -98,7 +96,7 @@ def test_nothing_measured_has_no_rows():
 
 def test_trials_of_none_have_no_seed_formula():
     with pytest.raises(ValueError, match="without trials"):
-        passk.seed_pass_at_k([0], [0])
+        passk.resampled_pass_at_k([0], [0])
 
 
 @given(tallies)

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -5,7 +7,6 @@ from hypothesis import strategies as st
 
 from assay.stats.distributions import binomial_pmf
 from assay.stats.rates import (
-    effective_sample_size,
     rate_interval,
     share_interval,
     wilson_interval,
@@ -37,7 +38,6 @@ def test_single_trials_are_wilson_with_t(flags):
     # t is wider than z, and nothing else differs.
     assert interval.low <= plain.low + 1e-12
     assert interval.high >= plain.high - 1e-12
-    assert effective_sample_size(np.array(flags, float)) == pytest.approx(len(flags))
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)), min_size=1, max_size=40))
@@ -60,7 +60,11 @@ def test_repeats_are_not_sample_size():
 
 def test_no_more_than_k_times_the_prompts():
     """Suspiciously even prompts are held to be worth at most all their trials."""
-    assert effective_sample_size([0.5] * 100, n_trials=2) == pytest.approx(200)
+    from scipy.stats import t as student
+
+    interval, n, t = share_interval([0.5] * 100, n_trials=2), 200, student.ppf(0.975, 99)
+    half = t / (1 + t * t / n) * math.sqrt(0.25 / n + t * t / (4 * n * n))
+    assert (interval.low, interval.high) == pytest.approx((0.5 - half, 0.5 + half))
 
 
 def test_unmeasured_prompts_are_left_out():

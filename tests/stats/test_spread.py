@@ -28,12 +28,6 @@ def test_spread_of_one_run_and_of_assumptions():
     assert single.variance(1) == pytest.approx(2 / 3)
 
 
-def test_discordance_gives_mcnemars_variance():
-    assert spread.spread_from_discordance(0.6, 0.7, 0.3).variance(1) == pytest.approx(0.29)
-    with pytest.raises(ValueError, match="discordance"):
-        spread.spread_from_discordance(0.5, 0.9, 0.1)
-
-
 def test_bad_pilots_are_refused():
     with pytest.raises(ValueError, match="two prompts"):
         spread.measure_spread([0.1])

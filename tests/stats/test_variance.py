@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assay.stats.planning import split_rate_variance, split_variance
+from assay.stats.planning import split_rate_variance
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -12,27 +12,29 @@ def test_mean_squares_are_scipys(seed):
 
     rng = np.random.default_rng(seed)
     sizes = rng.integers(2, 6, 8)
-    groups = [rng.normal(rng.normal(0, 2), 1, n) for n in sizes]
-    split = split_variance(np.concatenate(groups), np.repeat(np.arange(8), sizes))
+    groups = [rng.integers(0, 2, n) for n in sizes]
+    split = split_rate_variance([group.sum() for group in groups], sizes)
+    assume(split.within)
     n0 = (sizes.sum() - (sizes**2).sum() / sizes.sum()) / 7
     f = f_oneway(*groups).statistic
     assert split.between == pytest.approx(max(0.0, (f - 1) * split.within / n0))
-    assert split.icc == pytest.approx(split.between / (split.between + split.within))
+    assert split.total == pytest.approx(split.between + split.within)
+    assert split.icc == pytest.approx(split.between / split.total)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=20))
-def test_counts_split_as_their_trials_do(rows):
+def test_prompts_without_trials_are_left_out_and_single_trials_tell_nothing_within(rows):
     passes, measured = [min(c, n) for c, n in rows], [n for _, n in rows]
-    flags = [i < c for c, n in zip(passes, measured, strict=True) for i in range(n)]
-    index = np.repeat(np.arange(len(rows)), measured)
-    left, right = split_rate_variance(passes, measured), split_variance(flags, index)
-    assert (left.n_prompts, left.n_trials, left.advice) == (
-        right.n_prompts,
-        right.n_trials,
-        right.advice,
-    )
-    for name in ("between", "within", "total", "icc"):
-        assert getattr(left, name) == pytest.approx(getattr(right, name), abs=1e-9)
+    split = split_rate_variance(passes, measured)
+    counted = zip(passes, measured, strict=True)
+    groups = [np.repeat([1.0, 0.0], [c, n - c]) for c, n in counted if n]
+    n_trials = sum(measured)
+    assert (split.n_prompts, split.n_trials) == (len(groups), n_trials)
+    if len(groups) > 1 and n_trials > len(groups):
+        squares = sum(np.square(group - group.mean()).sum() for group in groups)
+        assert split.within == pytest.approx(squares / (n_trials - len(groups)), abs=1e-9)
+    else:
+        assert split.within is None
 
 
 @pytest.mark.parametrize("icc", [0.1, 0.5, 0.9])
@@ -75,16 +77,6 @@ def test_all_alike_and_next_to_nothing():
     for split in (
         split_rate_variance([], []),
         split_rate_variance([2], [3]),
-        split_variance([], []),
     ):
         assert split.total is None
         assert "fewer than two prompts" in split.words
-
-
-def test_unused_prompt_numbers_are_no_prompts():
-    assert split_variance([1.0, 2.0, 3.0, 5.0], [0, 0, 7, 7]).n_prompts == 2
-
-
-def test_nan_is_refused():
-    with pytest.raises(ValueError, match="NaN"):
-        split_variance([1.0, np.nan], [0, 0])

@@ -122,6 +122,22 @@ def says_yes(trial: Trial) -> Grade:
     return Grade(pass_=trial.output == "yes", score=float(trial.output == "yes"))
 
 
+def test_a_trial_that_a_test_makes_is_like_one_of_a_run() -> None:
+    def says_so(trial: Trial) -> Grade:
+        expected = trial.metadata.get("answer", "yes")
+        assert trial.evidence.get("seen") is None
+        return Grade(pass_=trial.output == expected, score=float(trial.output == expected))
+
+    check_grader(grader(says_so), passes=[YES], fails=[NO])
+
+
+def test_evidence_is_that_of_the_row_or_of_the_metadata() -> None:
+    about = {"evidence": {"seen": 1}}
+    assert Trial(input="?", output="yes", metadata=about).evidence == {"seen": 1}
+    assert Trial(input="?", output="yes", row={"metadata": about}).evidence == {"seen": 1}
+    assert YES.evidence == {}
+
+
 def spoils(trial: Trial) -> Grade:
     trial.row["seen"] = True
     return says_yes(trial)
@@ -218,6 +234,23 @@ class Speechless(Words):
 def test_a_broken_benchmark_is_named_with_what_is_wrong(benchmark: Any, problem: str) -> None:
     with pytest.raises(AssertionError, match=problem):
         check_benchmark(benchmark)
+
+
+class Writes(Words):
+    @contextmanager
+    def world(self, spec: Any, workspace: Path, host: Any) -> Iterator[World]:
+        (workspace / "task.txt").write_text(spec.prompt.input)
+        yield World()
+
+
+def test_a_benchmark_that_fills_shared_folders_is_named() -> None:
+    check_benchmark(Writes())
+
+    class Careless(Writes):
+        needs_workspace = False
+
+    with pytest.raises(AssertionError, match="puts files into the workspace"):
+        check_benchmark(Careless())
 
 
 class Forgetful:

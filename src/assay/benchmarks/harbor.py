@@ -69,6 +69,7 @@ class HarborWorld(World):
 class HarborBenchmark(Benchmark):
     """The task folders in a folder, or one task folder."""
 
+    needs_workspace = True
     grades_failed_trials = True
     """As in Harbor: the verifier also judges the work of an agent that ran out of time."""
     path: str
@@ -230,8 +231,8 @@ class HarborGrader(Grader):
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Run the verifier; one that gives no reward judges nothing."""
-        evidence = (trial.row.get("metadata") or {}).get("evidence") or {}
-        if evidence.get("benchmark") != "harbor" or trial.metadata is None:
+        evidence = trial.evidence
+        if evidence.get("benchmark") != "harbor":
             msg = "this trial is not of a Harbor task"
             raise PluginError(msg, hint="grade only results of --benchmark harbor:PATH")
         task = _same_task(self.path, trial.metadata)

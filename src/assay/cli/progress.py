@@ -66,7 +66,7 @@ class Progress(BatchProgress):
         self.doubts = Doubts()
 
     def begin(self, missing: list[TrialSpec], n_planned: int) -> None:
-        """Count from here: these trials of so many are to run."""
+        """Count from here: these trials, of n_planned, are to run."""
         tally, now_s = self.tally, time.monotonic()
         tally.total, tally.began_s, self._next_line_s = len(missing), now_s, now_s + _LINE_EVERY_S
         tally.missing = Counter(spec.prompt.id for spec in missing)

@@ -13,7 +13,7 @@ import msgspec
 from assay.stats.sequential import SequentialDecision
 
 
-class Decided(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class KeptDecision(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A decision, and the contents of the files that it was made from."""
 
     margin: float
@@ -28,7 +28,7 @@ def keep_decision(
     baseline: Path, fresh: Path, margin: float, decision: SequentialDecision, n_trials: int
 ) -> None:
     """Write down a decision, beside the fresh trials."""
-    kept = Decided(
+    kept = KeptDecision(
         margin=margin,
         baseline=_hash(baseline),
         fresh=_hash(fresh),
@@ -38,10 +38,10 @@ def keep_decision(
     _place(fresh).write_bytes(msgspec.json.encode(kept) + b"\n")
 
 
-def kept_decision(baseline: Path, fresh: Path, margin: float) -> Decided | None:
+def kept_decision(baseline: Path, fresh: Path, margin: float) -> KeptDecision | None:
     """Return what was decided of exactly these files and this margin, if anything was."""
     try:
-        kept = msgspec.json.decode(_place(fresh).read_bytes(), type=Decided)
+        kept = msgspec.json.decode(_place(fresh).read_bytes(), type=KeptDecision)
         files = _hash(baseline), _hash(fresh)
     except (OSError, msgspec.MsgspecError):
         return None

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FEW = 200_000
-"""Columns of so many values stay as they are: packing takes time, and they need little."""
+"""Columns of this many values stay as they are: packing takes time, and they need little."""
 _MOST_DISTINCT = 65_536
 _AT_ONCE = 4_096
 

@@ -170,7 +170,7 @@ class Trigger(PythonCode):
             raise InputError(msg, hint="for example: -g trigger:skill=relnotes")
 
     def judge(self, trial: Trial) -> Grade:
-        should = (trial.metadata or {}).get(SHOULD_TRIGGER)
+        should = trial.metadata.get(SHOULD_TRIGGER)
         if not isinstance(should, bool):
             msg = f"trigger: the prompt's metadata does not say {SHOULD_TRIGGER} true or false"
             raise PluginError(msg)

@@ -116,7 +116,7 @@ def refuse_unrun(done: Finished) -> None:
 def workspace_of(trial: Trial) -> str:
     """Return the folder the agent worked in."""
     if trial.cwd is None:
-        if folder := trial.row.get("cwd") or (trial.metadata or {}).get("workspaceDir"):
+        if folder := trial.row.get("cwd") or trial.metadata.get("workspaceDir"):
             msg = f"the workspace is gone: {folder}"
             raise PluginError(msg)
         msg = "no workspace to look at: the row has no cwd"
@@ -443,7 +443,7 @@ class Git(_RunsCommand):
 
 def _is_own(trial: Trial) -> bool:
     """Whether the trial had a workspace of its own."""
-    own = trial.row.get("workspaceDir") or (trial.metadata or {}).get("workspaceDir")
+    own = trial.row.get("workspaceDir") or trial.metadata.get("workspaceDir")
     return bool(own or (trial.row.get("metadata") or {}).get("workspaceDir"))
 
 

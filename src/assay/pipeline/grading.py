@@ -279,7 +279,7 @@ class _BatchGrader:
         seen = [grader.sees for grader in graders]
         self._sees_all = any(names is None for names in seen)
         sees = {name for names in seen for name in names or ()}
-        self._sees_metadata = self._sees_all or "metadata" in sees or "cwd" in sees
+        self._sees_metadata = self._sees_all or bool(sees & {"metadata", "cwd", "evidence"})
         self._sees_steps = self._sees_all or "trajectory" in sees
 
     def __call__(self, batch: Iterable[tuple[Place, bytes]]) -> Iterator[GradedRow]:
@@ -359,7 +359,8 @@ class _BatchGrader:
 
     def _trial(self, row: GradingView, line: bytes) -> Trial:
         """Decode only what some grader reads."""
-        metadata, cwd = None, None
+        metadata: dict[str, Any] = {}
+        cwd = None
         steps: list[Any] = []
         if self._sees_metadata:
             metadata = _METADATA.decode(row.metadata or b"null") or {}

@@ -274,16 +274,16 @@ def check_here(parcel: Parcel, _token: str) -> NodeState:
     """In that process: build the graders, and look for what they need."""
     problems: list[str] = []
     versions = [("assay", __version__)]
-    with _Moved(parcel) as moved:
+    with _UnpackedParcel(parcel) as unpacked:
         for ref in parcel.graders:
             try:
-                grader = plugins.grader(moved.reference(ref))
-                freeze([moved.reference(ref)])
+                grader = plugins.grader(unpacked.reference(ref))
+                freeze([unpacked.reference(ref)])
                 versions.append((grader.name, grader.version))
                 if grader.asks is not None:
                     versions.append(_agent_version(grader.asks))
             except AssayError as error:
-                problems.append(moved.back(error.message.encode()).decode())
+                problems.append(unpacked.back(error.message.encode()).decode())
     return NodeState(problems=problems, versions=versions)
 
 
@@ -296,20 +296,20 @@ def _agent_version(agent: PluginRef) -> tuple[str, str]:
 def ask_here(asked: tuple[Parcel, Question], _token: str) -> bytes:
     """In that process: ask the graders about all trials."""
     parcel, question = asked
-    with _Moved(parcel) as moved:
+    with _UnpackedParcel(parcel) as unpacked:
         for folder, packed in question.workspaces.items():
-            place = Path(moved.place(folder))
+            place = Path(unpacked.place(folder))
             place.mkdir(parents=True, exist_ok=True)
             unpack(packed, place)
-        graders = [plugins.grader(moved.reference(ref)) for ref in question.graders]
+        graders = [plugins.grader(unpacked.reference(ref)) for ref in question.graders]
         trials = msgspec.json.Decoder(Trial).decode_lines(question.trials)
         host, verdicts = _NodeHost(), []
-        for verdict in ask_graders(graders, map(moved.trial, trials), host):
+        for verdict in ask_graders(graders, map(unpacked.trial, trials), host):
             verdicts.append(verdict)
             if host.refusal is not None:
                 break
         answer = our_secrets().mask_record(Answer(verdicts=verdicts, refusal=host.refusal))
-        return moved.back(msgspec.json.encode(answer))
+        return unpacked.back(msgspec.json.encode(answer))
 
 
 class _NodeHost(AskingHost):
@@ -325,14 +325,14 @@ class _NodeHost(AskingHost):
         return captured
 
 
-class _Moved:
+class _UnpackedParcel:
     """A folder that stands for the root of the other machine, as long as this is entered."""
 
     def __init__(self, parcel: Parcel) -> None:
         self._parcel = parcel
         self._folder = temporary_folder("assay-node-")
 
-    def __enter__(self) -> "_Moved":
+    def __enter__(self) -> "_UnpackedParcel":
         self._root = os.path.realpath(self._folder.__enter__())
         unpack(self._parcel.files, Path(self._root))
         here = self.place(self._parcel.cwd)

@@ -86,7 +86,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     filters: Sequence[str] = ()
     """Run only matching prompts: an id pattern, or metadata or tags as key=pattern."""
     limit: int | None = None
-    """Run at most so many prompts."""
+    """Run at most this many prompts."""
 
     agent: PluginRef
     material: Material | None = None
@@ -369,6 +369,7 @@ def place(
     specs = make_specs(
         prepared.rows, prepared.names, shared, request.k, row_settings.of, allocation
     )
+    notes += _benchmark_notes(request, prepared.template)
     notes += _place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows))
     if prepared.forgets:
         notes.append(Note(f"Warning: {FORGETS}. {_REMEDY}"))
@@ -479,9 +480,7 @@ def _surroundings(request: RunRequest, token: str, template: Path | None) -> Sur
         msg = f"working folder not found: {cwd}"
         raise InputError(msg, hint="check the folder given with -c")
     output, workspaces, raw = request.output, request.workspace_dir, request.raw_dir
-    # With -c the user has named the folder to work in, isolated or not.
-    has_own_home = request.isolate or request.sandbox or request.container
-    is_private = template is not None or (has_own_home and request.cwd is None)
+    is_private = template is not None or _is_isolated(request) or _needs_workspace(request)
     root = private_root() if template or (is_private and workspaces is None) else None
     if root and workspaces is None:
         workspaces = root / token
@@ -510,6 +509,16 @@ def _surroundings(request: RunRequest, token: str, template: Path | None) -> Sur
     )
 
 
+def _is_isolated(request: RunRequest) -> bool:
+    # With -c the user has named the folder to work in, isolated or not.
+    has_own_home = request.isolate or request.sandbox or request.container
+    return bool(has_own_home) and request.cwd is None
+
+
+def _needs_workspace(request: RunRequest) -> bool:
+    return plugins.benchmark(request.benchmark).needs_workspace
+
+
 def _run_token(output: Path | None) -> str:
     # The same for the same output: --resume finds the agents that a killed run left behind.
     name = str(output.resolve()) if output else f"{os.getpid()}"
@@ -524,6 +533,17 @@ def _allocation_notes(given: Mapping[str, Allocation], path: Path) -> Iterator[N
         f"Allocated {sum(numbers)} trials by the spread in {path}: {numbers.count(1)} of "
         f"{len(given)} prompts get one, the others up to {max(numbers)}"
     )
+
+
+def _benchmark_notes(request: RunRequest, template: Path | None) -> Iterator[Note]:
+    """Say that the agents do not work in the user's folder, if only the benchmark asks for it."""
+    if request.surroundings or request.workspace_dir or template or _is_isolated(request):
+        return
+    if _needs_workspace(request):
+        yield Note(
+            f"Each trial of the benchmark {request.benchmark.name} works in a folder of its own "
+            f"below {private_root()}."
+        )
 
 
 def _place_notes(around: Surroundings, n_private: int, n_prompts: int) -> Iterator[Note]:
@@ -612,7 +632,7 @@ class BatchProgress:
         """A trial that finished in an earlier run was put to the graders now."""
 
     def begin(self, missing: list[TrialSpec], n_planned: int) -> None:
-        """These trials of so many are about to run; __enter__ comes next."""
+        """These trials, of n_planned, are about to run; __enter__ comes next."""
 
     def on_step(self, spec: TrialSpec, step: AnyStep | None) -> None:
         """A trial began (no step) or made a step."""

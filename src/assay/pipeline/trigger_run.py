@@ -59,7 +59,7 @@ class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True):
     marker: str | None = None
     """A text by which the skill is known to have fired; by default what SKILL.md says."""
     max_calls: int = 10
-    """A trial ends as not fired after so many tool calls."""
+    """A trial ends as not fired after this many tool calls."""
     compare: Path | None = None
     """Another version of the skill, or a file with another description."""
     optimize: int | None = None

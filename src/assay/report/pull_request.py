@@ -81,7 +81,7 @@ class _Group:
         self._pairs = [pair for pair in sections["pairs"] if pair["runA"] == first]
 
     def lines(self, room: int) -> list[str]:
-        """Return at most so many lines: the most important parts come first."""
+        """Return at most this many lines: the most important parts come first."""
         proof = [line for words in proof_lines(self._sections) for line in (plain(words), "")]
         lines = [*proof, *self._verdicts(), *self._rates(), *self._worst(), *self._amounts(), ""]
         if len(lines) > room:
@@ -345,7 +345,7 @@ def plain(text: str) -> str:
 
 
 def code(text: str, most: int) -> str:
-    """Show a text of an agent, a grader or a prompt on one line, cut to so many characters."""
+    """Show a text of an agent, a grader or a prompt on one line, cut to this many characters."""
     line = visible_line(" ".join(text.split()))
     line = line if len(line) <= most else f"{line[: most - 1]}…"
     # No run of backticks in the text is as long as those around it, so that it cannot end the code.

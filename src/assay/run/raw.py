@@ -48,7 +48,7 @@ _OURS = r"\d+\.(in|out|err)|files|game\.jsonl"
 _PACKED_BYTES = 256 * 1024
 """Most that the streams of a trial may have together to be packed."""
 _FULL_BYTES = 256 * 1024 * 1024
-"""A segment that has so many is full, and another one is begun."""
+"""A segment that has this many is full, and another one is begun."""
 _NUMBERED = re.compile(r"segment-(\d{1,8})(?:-[0-9a-f]{8})?")
 """Names from which the next number follows: it has at most as many digits as can be read."""
 

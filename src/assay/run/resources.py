@@ -84,7 +84,7 @@ def is_full(folder: str) -> bool:
 
 
 def allow_open_files(workers: int) -> None:
-    """Raise our limit of open files if so many workers need it; refuse them if it cannot be."""
+    """Raise our limit of open files if this many workers need it; refuse them if it cannot be."""
     need = _OTHER_FILES + workers * _FILES_OF_A_WORKER
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if workers == 1 or soft == resource.RLIM_INFINITY or soft >= need:

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from assay import plugins
 from assay.errors import OutputError
 from assay.records.files import (
     copy_folder,
@@ -147,7 +148,7 @@ def new_workspace(spec: TrialSpec) -> Path:
     names, _ = _at_first(str(parent))
     # Nothing is put into a folder that is not ours, and one that an agent made is not used.
     while os.path.lexists(workspace := parent / name) and (
-        (owner := _owner(parent, name)) or spec.prompt.needs_workspace or name not in names
+        (owner := _owner(parent, name)) or _is_filled(spec) or name not in names
     ):
         if owner == spec.run_token and (around.replace or spec.retried):
             remove_folder(str(workspace))
@@ -155,6 +156,11 @@ def new_workspace(spec: TrialSpec) -> Path:
         number += 1
         name = f"{spec.folder}.{number}"
     return workspace
+
+
+def _is_filled(spec: TrialSpec) -> bool:
+    """Whether the prompt or its benchmark puts something into the workspace."""
+    return spec.prompt.needs_workspace or plugins.benchmark(spec.benchmark).needs_workspace
 
 
 @cache

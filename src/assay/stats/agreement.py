@@ -161,8 +161,8 @@ def correct_rate(
 
     It is (observed + specificity - 1) / (sensitivity + specificity - 1). The interval (Lang and
     Reiczigel 2014) covers the uncertainty of the labels as well as that of the rate; n_effective is
-    rates.effective_sample_size of the graded prompts. It is centred elsewhere than the rate, and
-    with a handful of labels of a kind is widened to include it.
+    how many independent prompts the rate is worth. The interval is centred elsewhere than the rate,
+    and with a handful of labels of a kind is widened to include it.
     """
     if not 0.0 <= observed_rate <= 1.0 or n_effective <= 0:
         msg = f"no rate of {observed_rate} over {n_effective} prompts is possible"

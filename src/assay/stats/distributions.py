@@ -244,15 +244,6 @@ def summarize_values(values: ArrayLike) -> Summary | None:
     )
 
 
-def interpolated_quantile(values: ArrayLike, share: float) -> float | None:
-    """Return one quantile with linear interpolation, or None for an empty list."""
-    array = as_values(values)
-    if not 0.0 <= share <= 1.0:
-        msg = f"a quantile is asked for as a share in 0..1, got {share}"
-        raise ValueError(msg)
-    return quantiles(array, (share,))[0] if array.size else None
-
-
 def quantiles(values: Floats, shares: Sequence[float]) -> list[float]:
     """Return quantiles with linear interpolation, as np.quantile does.
 

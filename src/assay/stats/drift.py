@@ -10,7 +10,7 @@ _ALPHA = 0.01
 """Small, because no gate is judged against a baseline that drifts."""
 _FEWEST_PROMPTS = 6
 _MOST_PERIODS = 8
-"""Builds are put together into so many periods; few prompts allow fewer, see _periods."""
+"""Builds are put together into this many periods; few prompts allow fewer, see _periods."""
 _PROMPTS_PER_PERIOD = 5
 _TIE = 1e-9
 

@@ -26,7 +26,7 @@ _GENERATORS: dict[int, tuple[int, tuple[tuple[int, ...], ...]]] = {
     7: (4, ((0, 1, 2), (1, 2, 3), (0, 2, 3))),
     8: (4, ((1, 2, 3), (0, 2, 3), (0, 1, 2), (0, 1, 3))),
 }
-"""For so many treatments: how many vary freely, and whose parity switches each of the others."""
+"""For this many treatments: how many vary freely, and whose parity switches each of the others."""
 
 
 def two_level_design(n_factors: int) -> list[tuple[bool, ...]]:

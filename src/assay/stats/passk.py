@@ -33,33 +33,6 @@ class PassK(msgspec.Struct, frozen=True, rename="camel"):
     pass_exp_k_bounds: tuple[float, float] | None = None
 
 
-def seed_pass_rate(passes: ArrayLike, trials: ArrayLike) -> Floats:
-    """Return c/k per prompt."""
-    n_passed, n_trials = _tallies_with_trials(passes, trials)
-    rates: Floats = n_passed / n_trials
-    return rates
-
-
-def seed_pass_at_k(passes: ArrayLike, trials: ArrayLike) -> Floats:
-    """Return the seed's 1-(1-c/k)^k per prompt: biased, kept for compatibility."""
-    n_passed, n_trials = _tallies_with_trials(passes, trials)
-    plug_in: Floats = 1.0 - (1.0 - n_passed / n_trials) ** n_trials
-    return plug_in
-
-
-def seed_pass_exp_k(passes: ArrayLike, trials: ArrayLike) -> Floats:
-    """Return the seed's (c/k)^k per prompt: biased, kept for compatibility."""
-    n_passed, n_trials = _tallies_with_trials(passes, trials)
-    plug_in: Floats = (n_passed / n_trials) ** n_trials
-    return plug_in
-
-
-def seed_flakiness(passes: ArrayLike, trials: ArrayLike) -> Floats:
-    """Return max(0, passAtK - passExpK) per prompt."""
-    gap = seed_pass_at_k(passes, trials) - seed_pass_exp_k(passes, trials)
-    return np.maximum(0.0, gap)
-
-
 def pass_at_each_k(passes: ArrayLike, measured: ArrayLike, k_max: int) -> Floats:
     """Return the unbiased 1 - C(n-c,k)/C(n,k), a row per prompt and a column per k = 1..k_max.
 
@@ -141,7 +114,10 @@ def resampled_pass_at_k(
     The seed draws resamples to rank prompts. The resampled pass count is exactly binomial(k, c/k),
     so its quantiles are read off directly: what the seed's answer tends to, without noise.
     """
-    n_passed, n_trials = _tallies_with_trials(passes, trials)
+    n_passed, n_trials = as_tallies(passes, trials)
+    if (n_trials == 0).any():
+        msg = "a prompt without trials has no pass rate; leave it out"
+        raise ValueError(msg)
     # Prompts with equal counts share one distribution, and there are few distinct pairs.
     pairs, where = np.unique(np.stack((n_passed, n_trials), axis=1), axis=0, return_inverse=True)
     shares = (0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level)
@@ -162,14 +138,6 @@ def _all_of_k(hits: Ints, n: Ints, k_max: int) -> Floats:
         factors = (hits[:, None] - steps) / (n[:, None] - steps)
     chance: Floats = np.cumprod(np.maximum(factors, 0.0), axis=1)
     return np.where(n[:, None] > steps, chance, np.nan)
-
-
-def _tallies_with_trials(passes: ArrayLike, trials: ArrayLike) -> tuple[Ints, Ints]:
-    n_passed, n_trials = as_tallies(passes, trials)
-    if (n_trials == 0).any():
-        msg = "a prompt without trials has no pass rate; leave it out"
-        raise ValueError(msg)
-    return n_passed, n_trials
 
 
 def prompt_pass_k(n_passed: int, n_measured: int) -> list[PassAtK]:

@@ -11,12 +11,10 @@ from numpy.typing import ArrayLike
 from assay.stats.distributions import (
     Floats,
     Ints,
-    as_counts,
     as_tallies,
     as_values,
     normal_cdf,
     normal_quantile,
-    require_same_length,
     t_quantile,
 )
 from assay.stats.significance import fewest_prompts, mcnemar_power
@@ -42,18 +40,6 @@ class VarianceSplit(msgspec.Struct, frozen=True, rename="camel"):
     trial_share: float | None
     advice: str
     words: str
-
-
-def split_variance(values: ArrayLike, prompt_index: ArrayLike) -> VarianceSplit:
-    """Split values of single trials; prompt_index says which prompt each belongs to (0, 1, ...)."""
-    sample, index = as_values(values), as_counts(prompt_index, "prompt_index")
-    require_same_length(sample, index, "values and prompt_index")
-    if sample.size == 0:
-        return _split(np.zeros(0), np.zeros(0, dtype=np.int64), 0.0)
-    sizes = np.bincount(index)
-    means = np.bincount(index, weights=sample) / np.maximum(sizes, 1)
-    within_ss = float(np.square(sample - means[index]).sum())
-    return _split(means[sizes > 0], sizes[sizes > 0], within_ss)
 
 
 def split_rate_variance(passes: ArrayLike, measured: ArrayLike) -> VarianceSplit:
@@ -237,14 +223,6 @@ class Difficulty(msgspec.Struct, frozen=True, rename="camel"):
         """Return the spread between two runs of one and the same agent."""
         variance = self.rate * (1.0 - self.rate)
         return PairedSpread(between=0.0, within=2.0 * (1.0 - self.icc) * variance)
-
-
-def spread_from_discordance(rate_a: float, rate_b: float, discordance: float) -> PairedSpread:
-    """Return the spread of single trials of which a given share comes out differently."""
-    if not abs(rate_b - rate_a) <= discordance <= 1.0:
-        msg = f"discordance must lie between |{rate_b} - {rate_a}| and 1, got {discordance}"
-        raise ValueError(msg)
-    return PairedSpread(between=discordance - (rate_b - rate_a) ** 2, within=0.0)
 
 
 # Above this the exact sum is slow and the normal formula is as good.

@@ -115,12 +115,6 @@ def share_interval(
     return make_interval(low, high, level, "Wilson, clustered by prompt", (0.0, 1.0))
 
 
-def effective_sample_size(values: ArrayLike, n_trials: int | None = None) -> float:
-    """Return how many independent pass/fail prompts the given per-prompt values are worth."""
-    shares = as_shares(values)
-    return shares.size / _design_effect(shares, n_trials) if shares.size else 0.0
-
-
 def _design_effect(shares: Floats, n_trials: int | None) -> float:
     mean = float(shares.mean())
     # Kish's design effect from sums of squares, with the prior added to both.
@@ -164,14 +158,6 @@ class Bounds(msgspec.Struct, frozen=True, rename="camel"):
     low: float
     high: float
     n_not_measured: int
-
-
-def bound_rate(passes: ArrayLike, measured: ArrayLike, planned: ArrayLike) -> Bounds | None:
-    """Return the mean pass rate over planned prompts with missing trials failed, or passed."""
-    low, high, n_missing = _extreme_rates(passes, measured, planned)
-    if low.size == 0:
-        return None
-    return Bounds(float(low.mean()), float(high.mean()), n_missing)
 
 
 def bound_difference(

@@ -127,7 +127,7 @@ def turn_of(prompt_id: str) -> bytes:
 
 
 def describe_use(decision: SequentialDecision, n_trials: int) -> SequentialUse:
-    """Say what a decision that rests on so many trials has saved."""
+    """Say what a decision that rests on this many trials has saved."""
     words, fixed = f"{counted_noun(n_trials, 'trial')} used", None
     if decision.fixed_design is not None and decision.n_units:
         fixed = decision.fixed_design.n_trials(n_trials / decision.n_units)

@@ -209,6 +209,8 @@ def _world(benchmark: Benchmark, prompt: Prompt) -> Iterator[str]:
             for name, value in world.env.items():
                 if not isinstance(name, str) or not isinstance(value, str):
                     yield f"World.env has {name!r}: {value!r:.40}; both must be texts"
+            if not benchmark.needs_workspace and any(Path(folder).iterdir()):
+                yield "it puts files into the workspace, so needs_workspace must not be False"
             evidence = world.evidence(TurnEnd(exit_code=0))
         if not isinstance(evidence, dict):
             yield f"evidence() returned {evidence!r:.80}, not a dict"

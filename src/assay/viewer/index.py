@@ -267,7 +267,7 @@ def _sizes(meta: IndexMeta) -> dict[str, int]:
     return rows | trials | {"texts": meta.text_size}
 
 
-class _Found(NamedTuple):
+class _BlockRows(NamedTuple):
     """The rows of a block of lines, each with its place in the block."""
 
     rows: list[Any]
@@ -279,15 +279,15 @@ class _Found(NamedTuple):
     bad: list[int]
     """The same of lines that cannot be read."""
 
-    def without(self, left_out: NDArray[np.bool_]) -> "_Found":
+    def without(self, left_out: NDArray[np.bool_]) -> "_BlockRows":
         """Count some rows among the bad lines."""
         keep = (~left_out).tolist()
         rows, heads, starts, lengths, lines = (list(compress(each, keep)) for each in self[:5])
         bad = sorted([*self.bad, *compress(self.lines, left_out.tolist())])
-        return _Found(rows, heads, starts, lengths, lines, bad)
+        return _BlockRows(rows, heads, starts, lengths, lines, bad)
 
 
-def _read_block(block: bytes, reader: ColumnReader | None) -> tuple[_Found, Block | None]:
+def _read_block(block: bytes, reader: ColumnReader | None) -> tuple[_BlockRows, Block | None]:
     """Read some lines; what compare would refuse is left out here, and the rest is shown."""
     found = _decode_lines(block, reader)
     if reader is None or not found.rows:
@@ -300,8 +300,8 @@ def _read_block(block: bytes, reader: ColumnReader | None) -> tuple[_Found, Bloc
     return found, reader.read(found.rows) if found.rows else None
 
 
-def _decode_lines(block: bytes, reader: ColumnReader | None) -> _Found:
-    found = _Found([], [], [], [], [], [])
+def _decode_lines(block: bytes, reader: ColumnReader | None) -> _BlockRows:
+    found = _BlockRows([], [], [], [], [], [])
     start = 0
     for number, line in enumerate(block.split(b"\n")):
         if line and not line.isspace():
@@ -325,7 +325,9 @@ def _head(row: Any) -> str:
     return " ".join((text if isinstance(text, str) else " → ".join(text))[:_HEAD].split())
 
 
-def _place(rows: Columns, found: _Found, offset: int, text_offset: int, texts: list[bytes]) -> None:
+def _place(
+    rows: Columns, found: _BlockRows, offset: int, text_offset: int, texts: list[bytes]
+) -> None:
     """Fill in where each row stands in its file, and where its text is kept."""
     rows["offset"][:] = np.add(found.starts, offset)
     rows["length"][:] = found.lengths

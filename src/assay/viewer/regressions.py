@@ -32,7 +32,7 @@ def _regressions(ids: list[str], run_a: OpenRun, run_b: OpenRun) -> list[Regress
             continue
         rates = [cell["rate"] if cell else None for cell in prompts.row(number)["cells"]]
         trials = [
-            _telling_trial(run, prompts.file_row(side, number), passed=not side)
+            _example_trial(run, prompts.file_row(side, number), passed=not side)
             for side, run in enumerate((run_a, run_b))
         ]
         found.append(
@@ -49,7 +49,7 @@ def _regressions(ids: list[str], run_a: OpenRun, run_b: OpenRun) -> list[Regress
     return found
 
 
-def _telling_trial(run: OpenRun, row: int | None, *, passed: bool) -> tuple[int, str]:
+def _example_trial(run: OpenRun, row: int | None, *, passed: bool) -> tuple[int, str]:
     """Return the number of the first trial that passed, or failed, and why."""
     if row is None:
         return 1, ""

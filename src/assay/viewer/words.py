@@ -40,7 +40,7 @@ _CONTROL = re.compile(rb"\\u[0-9a-fA-F]{4}")
 _ESCAPES = tuple(f"\\{sign}".encode() for sign in "\\ntrbf")
 
 
-class _Covered(msgspec.Struct):
+class _IndexedPart(msgspec.Struct):
     """What of a file is in the index."""
 
     version: int = _VERSION
@@ -65,7 +65,7 @@ class WordIndex:
         """Whether what is kept belongs to the rows that are here now, and can be read."""
         try:
             with _opened(self._path) as database:
-                covered = _covered(database)
+                covered = _indexed_part(database)
         except sqlite3.DatabaseError:
             return False
         size = self._index.meta.size
@@ -78,7 +78,7 @@ class WordIndex:
         """Have new rows indexed: a few at once, many in the background; return how many are."""
         meta = self._index.meta
         with _opened(self._path) as database:
-            covered = _covered(database)
+            covered = _indexed_part(database)
         if covered.n_rows >= meta.n_rows or not self._working.acquire(blocking=False):
             return covered.n_rows
         request = _Request(
@@ -187,12 +187,12 @@ def _make(database: sqlite3.Connection) -> None:
         raise InputError(msg, hint=hint) from error
 
 
-def _covered(database: sqlite3.Connection) -> _Covered:
+def _indexed_part(database: sqlite3.Connection) -> _IndexedPart:
     try:
         found = database.execute("SELECT about FROM covered").fetchone()
-        return msgspec.json.decode(found[0], type=_Covered) if found else _Covered()
+        return msgspec.json.decode(found[0], type=_IndexedPart) if found else _IndexedPart()
     except (sqlite3.OperationalError, msgspec.MsgspecError):
-        return _Covered()
+        return _IndexedPart()
 
 
 def _extend(request: _Request) -> None:
@@ -203,7 +203,7 @@ def _extend(request: _Request) -> None:
         for name in ("offset", "length")
     }
     with _opened(Path(request.database)) as database, Path(request.file).open("rb") as file:
-        done = _covered(database).n_rows
+        done = _indexed_part(database).n_rows
         while done < request.n_rows and os.getppid() == parent:  # the viewer has ended
             end = min(done + _AT_ONCE, request.n_rows)
             texts = []
@@ -213,7 +213,7 @@ def _extend(request: _Request) -> None:
             last = end == request.n_rows
             size = request.size if last else int(columns["offset"][end])
             sample = request.sample if last else sample_of(file, size)
-            about = msgspec.json.encode(_Covered(n_rows=end, size=size, sample=sample))
+            about = msgspec.json.encode(_IndexedPart(n_rows=end, size=size, sample=sample))
             database.execute("BEGIN IMMEDIATE")
             database.executemany("INSERT INTO words(rowid, text) VALUES (?, ?)", texts)
             database.execute("DELETE FROM covered")

@@ -46,6 +46,7 @@ class Ledger:
     fault: str = ""
     """Something to do wrong: raise, or repeat the first id."""
 
+    needs_workspace = False  # its worlds leave the agent's folder alone
     grades_failed_trials = True
 
     def prompts(self) -> Iterator[PromptRow]:
@@ -73,8 +74,8 @@ class LedgerKept:
     version = "7"
 
     def grade(self, trial: Trial, host: Host) -> Grade:
-        lines = trial.row["metadata"].get("evidence", {}).get("ledger")
-        if lines is None or trial.metadata is None:
+        lines = trial.evidence.get("ledger")
+        if lines is None:
             message = "this trial has no ledger"
             raise PluginError(message)
         share = len(lines) / trial.metadata["lines"]

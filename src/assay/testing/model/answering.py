@@ -97,7 +97,7 @@ class RequestLog:
             return list(self._requests)
 
     def wait_for(self, n_requests: int, timeout_s: float) -> bool:
-        """Wait until there are so many requests; False when time is up."""
+        """Wait until there are this many requests; False when time is up."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self._requests) >= n_requests, timeout_s)
 

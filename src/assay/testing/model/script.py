@@ -94,7 +94,7 @@ class Fault(_Part, frozen=True):
     hang: bool = False
     drop: bool = False
     after_events: Count | None = None
-    """Fail in the middle of the stream, after so many events."""
+    """Fail in the middle of the stream, after this many events."""
     for_s: Seconds | None = None
     """How long to hang; by default until the client disconnects or the server stops."""
     times: Annotated[int, msgspec.Meta(ge=1)] | Literal["always"] = 1

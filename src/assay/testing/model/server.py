@@ -94,7 +94,7 @@ class ScriptedModel:
         return self._log.all() if self._log else []
 
     def wait_for(self, n_requests: int, timeout_s: float = 10) -> bool:
-        """Wait until there are so many requests; False when time is up."""
+        """Wait until there are this many requests; False when time is up."""
         return self._log.wait_for(n_requests, timeout_s) if self._log else False
 
 
