@@ -97,7 +97,7 @@ def test_an_agent_may_be_given_in_many_ways(agent):
 
 def test_an_agent_may_be_a_schema(schema):
     (trial,) = library.run(["say hello"], agent=schema)
-    assert not trial.failure
+    assert trial.failure is None
 
 
 def test_nothing_is_left_on_disk_without_a_file(tmp_path, monkeypatch):
@@ -292,10 +292,16 @@ def test_what_a_function_starts_is_ended_with_its_trial(tag):
 )
 def test_a_grader_that_fails_leaves_the_trial_without_a_grade(grader, words, tmp_path):
     output = tmp_path / "out.jsonl"
-    (trial,) = library.run(["x"], agent=echo, graders=[grader], grader_timeout_s=1).to(output)
+    run = library.run(["x"], agent=echo, graders=[grader], grader_timeout_s=1).to(output)
+    with pytest.warns(library.AssayWarning, match="1 of 1 trial was not graded .*: lambda: ") as w:
+        trials = run.collect()
+    assert [warning.filename for warning in w] == [__file__]
+    (trial,) = trials
     assert trial.passed is None
     (row,) = lines(output)
     assert words in row["graderFailures"]["lambda"]
+    assert trial.grader_failures == row["graderFailures"]
+    assert words in trials.frame()["grader_failures"][0]
 
 
 @pytest.mark.parametrize(
@@ -531,7 +537,7 @@ def test_no_warning_comes_from_forking_beside_threads():
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert len(list(library.run(["x"], agent=echo, graders=[has_hint]))) == 1
+            assert len(list(library.run(PROMPTS[:1], agent=echo, graders=[has_hint]))) == 1
     finally:
         stop.set()
         thread.join()

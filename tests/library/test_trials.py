@@ -42,7 +42,7 @@ def test_the_frame_is_that_of_export_table(assay, files):
     assert done.code == 0, done.stderr
     rows = [json.loads(line) for line in (files / "table.jsonl").read_text().splitlines()]
     frame = library.read(files / "t.jsonl").frame()
-    assert list(frame.columns) == list(rows[0])
+    assert list(frame.columns) == [*rows[0], "grader_failures"]
     assert list(frame["output"]) == [row["output"] for row in rows]
 
 
@@ -105,7 +105,11 @@ def test_a_run_can_be_graded_and_what_was_graded_can_be_graded(files):
 
 def test_a_grader_that_hangs_is_ended(files):
     began = time.monotonic()
-    (trial, *_) = library.grade(files / "c.jsonl", [lambda t: time.sleep(60)], grader_timeout_s=0.3)
+    with pytest.warns(library.AssayWarning, match="3 of 3 trials were not graded"):
+        (trial, *_) = library.grade(
+            files / "c.jsonl", [lambda t: time.sleep(60)], grader_timeout_s=0.3
+        )
+    assert trial.grader_failures
     assert trial.passed is None
     assert time.monotonic() - began < 20
 

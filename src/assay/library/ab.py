@@ -11,6 +11,13 @@ import msgspec
 
 from assay import functions
 from assay.errors import InputError, UsageError
+from assay.library.checks import (
+    check_agent,
+    check_names,
+    check_values,
+    checked_graders,
+    is_path,
+)
 from assay.library.experiment import REPORT, ConductOptions, Conductor
 from assay.library.run import Agent, Grader, Prompts, SharedOptions, read_prompt_rows
 from assay.library.worker import Progress, SendingExperiment, compute
@@ -140,11 +147,13 @@ def ab(  # noqa: PLR0913 - the options of the command
     Raises:
         AssayError: What is wrong, and in `hint` what to do.
     """
-    if unknown := [name for name in options if name not in (*_OF_ARM, *_OF_EXPERIMENT)]:
-        msg = f"an experiment has no option {unknown[0]!r}"
-        raise TypeError(msg)
+    check_names(options, (*_OF_ARM, *_OF_EXPERIMENT), "an experiment")
+    check_values(k=k, jobs=jobs, output=output, fresh=fresh, progress=progress, **options)
+    check_values(treatment=treatment)
+    if agent is not None:
+        check_agent(agent)
     root = Path(fspath(output))
-    given = list(graders)
+    given = checked_graders(graders)
     called = [agent, *(treatment or {}).values(), *given]
     known = functions.by_key(one for one in called if callable(one))
     if isinstance(prompts, str | PathLike) and fspath(prompts).endswith(".toml"):
@@ -193,6 +202,7 @@ def _experiment(
     if agent is None:
         msg = "an experiment needs an agent"
         raise UsageError(msg)
+    options = {name: value for name, value in options.items() if value is not None}
     arm: dict[str, Any] = {key: options[name] for name, key in _OF_ARM.items() if name in options}
     for name in _IN_MS:
         if name in options:
@@ -229,18 +239,22 @@ def _text(value: Any) -> str:
 
 
 def _treatments(treatment: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    found = [
-        (kind, _text(one))
+    given = [
+        (kind, one)
         for kind, value in (treatment or {}).items()
         for one in (value if isinstance(value, list | tuple) else [value])
     ]
-    if not found:
+    if not given:
         msg = "there is nothing to compare"
         raise UsageError(msg, hint='give a treatment, as in treatment={"skill": "skills/relnotes"}')
-    if wrong := [kind for kind, _ in found if kind not in TREATMENTS]:
-        msg = f"a treatment is one of {', '.join(TREATMENTS)}, and not {wrong[0]!r}"
-        raise UsageError(msg)
-    return found
+    for kind, one in given:
+        if kind not in TREATMENTS:
+            msg = f"a treatment is one of {', '.join(TREATMENTS)}, and not {kind!r}"
+            raise UsageError(msg)
+        if not is_path(one) and not callable(one):
+            msg = f"the treatment's {kind!r} is {one!r}; give a text, a path or a list of them"
+            raise UsageError(msg)
+    return [(kind, _text(one)) for kind, one in given]
 
 
 def _prompt_file(prompts: Prompts, root: Path) -> str:
