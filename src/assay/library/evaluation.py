@@ -1,10 +1,11 @@
 """An evaluation with a gate, as a test asks for it: what is shown, and what is left open."""
 
+import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -12,8 +13,9 @@ from numpy.typing import ArrayLike
 
 from assay.compare.report import CompareOptions
 from assay.errors import AssayError, UsageError
-from assay.library.checks import check_values, is_path
-from assay.library.run import Run
+from assay.library.checks import check_names, check_values, is_path
+from assay.library.run import Run, RunOptions
+from assay.library.run import run as start
 from assay.library.verdict import compare
 from assay.library.worker import AssayWarning, Progress, Ungraded
 from assay.pipeline.doubts import first_failure
@@ -73,9 +75,18 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
+def check_marker(options: Mapping[str, Any], undecided: Any) -> None:
+    """Refuse a marker whose options cannot be used."""
+    names = [*inspect.signature(start).parameters, *RunOptions.__annotations__]
+    check_names(options, [*names, *Gate.__struct_fields__, "undecided"], "@pytest.mark.assay")
+    check_values(undecided=undecided)
+    if "agent" not in options:
+        msg = "@pytest.mark.assay needs an agent"
+        raise UsageError(msg)
+
+
 def evaluate(run: Run, gate: Gate, k: int | None) -> tuple[Evaluation, list[Trial]]:
     """Run to the end, and judge; the run must have a file."""
-    gate.check()
     output = run.output
     assert output is not None
     tallies = _Tallies(gate, k)
@@ -154,9 +165,9 @@ class _Tallies:
         rate, _ = rate_interval(n_passed, n_measured, _LEVEL)
         shown = f"pass rate {rate:.2f} ({low:.2f} to {high:.2f}, {len(n_passed)} prompts)"
         if n_absent:
-            shown += (
-                f"; {self._ungraded.words or f'{counted_noun(n_absent, "trial")} not measured'}"
-            )
+            shown += f"; {counted_noun(n_absent, 'trial')} not measured"
+        if self._ungraded.words:
+            shown += f"; {self._ungraded.words}"
         if n_absent and len(self._trials) * self._k < self._n_total:
             yield "undecided", f"undecided, because not all trials were run: {shown}"
         elif low >= wanted:
