@@ -19,8 +19,15 @@ from assay.library.checks import (
     is_path,
 )
 from assay.library.experiment import REPORT, ConductOptions, Conductor
-from assay.library.run import Agent, Grader, Prompts, SharedOptions, read_prompt_rows
-from assay.library.worker import Progress, SendingExperiment, compute
+from assay.library.run import (
+    Agent,
+    Grader,
+    Prompts,
+    SharedOptions,
+    check_prompt_file,
+    read_prompt_rows,
+)
+from assay.library.worker import Progress, SentTrials, compute
 from assay.pipeline.experiment import (
     TREATMENTS,
     ExperimentRequest,
@@ -180,7 +187,11 @@ class _Conductor(Conductor):
         self._send = send
 
     def follow(self, *, is_smoke: bool) -> ExperimentProgress:
-        return SendingExperiment(self._send)
+        return _ExperimentProgress(self._send)
+
+
+class _ExperimentProgress(SentTrials, ExperimentProgress):
+    pass
 
 
 def _conduct(experiment: Experiment, options: ConductOptions, send: Send) -> tuple[str, bytes]:
@@ -260,6 +271,7 @@ def _treatments(treatment: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 def _prompt_file(prompts: Prompts, root: Path) -> str:
     """Return the file of the prompts; those of a list are written, under a name by content."""
     if isinstance(prompts, str | PathLike):
+        check_prompt_file(fspath(prompts))
         return fspath(prompts)
     rows = [{**msgspec.to_builtins(prompt), **extra} for prompt, extra in read_prompt_rows(prompts)]
     text = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)

@@ -1,8 +1,10 @@
 """What the arguments of the library's functions may be: refused here, before anything runs."""
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from assay.errors import UsageError
@@ -38,6 +40,7 @@ _SHARE: _Check = (
 _TEXT: _Check = (lambda value: isinstance(value, str), "a text")
 _FLAG: _Check = (lambda value: isinstance(value, bool), "True or False")
 _PATH: _Check = (is_path, "a path")
+_FOLDER: _Check = (lambda value: is_path(value) and Path(value).is_dir(), "a folder that exists")
 _TEXTS: _Check = (
     lambda value: isinstance(value, list | tuple) and all(isinstance(v, str) for v in value),
     "a list of texts",
@@ -50,8 +53,10 @@ _CHECKS: dict[str, _Check] = {
     **dict.fromkeys(("model", "container", "benchmark", "name", "cluster", "category_key"), _TEXT),
     **dict.fromkeys(("isolate", "keep_failed", "regrade"), _FLAG),
     **dict.fromkeys(("fresh", "overwrite", "sequential", "strict"), _FLAG),
-    **dict.fromkeys(("cwd", "workspace_dir", "workspace_template", "raw_dir", "mcp"), _PATH),
-    **dict.fromkeys(("file", "output"), _PATH),
+    **dict.fromkeys(("workspace_dir", "raw_dir", "mcp"), _PATH),
+    **dict.fromkeys(("cwd", "workspace_template"), _FOLDER),
+    "output": _PATH,
+    "file": (lambda value: is_path(value) and not Path(value).is_dir(), "the path of a file"),
     **dict.fromkeys(("agent_args", "env", "filters", "rerun"), _TEXTS),
     "max_cost": (lambda value: _is_number(value) and value >= 0, "a number of at least 0"),
     "margin": _SHARE,
@@ -87,6 +92,30 @@ def check_values(**values: Any) -> None:
             msg = f"env is {value!r}; give a list of the names of variables"
             hint = 'set a value with os.environ["NAME"] = "…", and give env=["NAME"]'
         raise UsageError(msg, hint=hint)
+
+
+_IN_PYTHON = {
+    "-g GRADER": "graders=[GRADER]", "-o": ".to(FILE)", "-s": "agent", "-g": "graders", "-k": "k",
+    "--overwrite": ".to(FILE, overwrite=True)", "--resume": ".to(FILE)", "--filter": "filters",
+    "--agent-arg": "agent_args", "--concurrency": "jobs", "--timeout": "timeout_s",
+    "--trial-timeout": "trial_timeout_s", "--stall-timeout": "stall_s",
+    "--grader-timeout": "grader_timeout_s", "--rate": "rate_per_s", "--memory": "memory_bytes",
+    **{
+        f"--{name.replace('_', '-')}": name
+        for name in (
+            "model", "mcp", "max_turns", "retries", "max_cost", "cwd", "workspace_dir", "cpus",
+            "workspace_template", "isolate", "sandbox", "container", "env", "limit", "benchmark",
+            "raw_dir", "keep_failed", "rerun", "regrade", "until", "effect", "margin", "seed",
+        )
+    },
+}  # fmt: skip
+"""Options of the commands, and what a Python program gives instead."""
+_OPTION = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, _IN_PYTHON))})(?![\w-])")
+
+
+def in_python(words: str) -> str:
+    """Return a message with the arguments of Python in place of the options of commands."""
+    return _OPTION.sub(lambda found: _IN_PYTHON[found[1]], words)
 
 
 def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:

@@ -3,7 +3,7 @@
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
+from assay.compare.names import name_runs
 from assay.compare.report import CompareOptions
 from assay.errors import AssayError, UsageError
 from assay.library.checks import check_names, check_values, is_path
@@ -21,6 +22,7 @@ from assay.library.worker import AssayWarning, Progress, Ungraded
 from assay.pipeline.doubts import first_failure
 from assay.records.text import counted_noun, visible_line
 from assay.records.trial import Trial
+from assay.records.trial.files import detect_kind
 from assay.stats.rates import rate_interval
 from assay.viewer.bundle import write_bundle
 from assay.viewer.index import Index
@@ -50,6 +52,9 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         if self.against is not None and not is_path(self.against):
             msg = f"against is {self.against!r}; give the file of an earlier run"
             raise UsageError(msg)
+        if self.against is not None:
+            ((_, earlier),) = name_runs([fspath(self.against)])
+            detect_kind(earlier)  # before anything runs
         if rate is not None and not (isinstance(rate, int | float) and 0 < rate <= 1):
             msg = f"min_pass_rate is {rate!r}; give a share above 0 and at most 1"
             raise UsageError(msg)

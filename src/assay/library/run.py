@@ -311,13 +311,13 @@ def _read_prompts(
     if benchmark is not None:
         return plugins.benchmark_ref(benchmark), None
     if isinstance(prompts, str | PathLike):
-        _check_prompt_file(fspath(prompts))
+        check_prompt_file(fspath(prompts))
         return PluginRef(name="prompts", options={"path": fspath(prompts)}), None
     # The files that prompts name are found from the current folder, which is that of this path.
     return PluginRef(name="prompts", options={"path": "prompts"}), read_prompt_rows(prompts)
 
 
-def _check_prompt_file(path: str) -> None:
+def check_prompt_file(path: str) -> None:
     """Refuse a text that is meant as a prompt."""
     if path and (Path(path).suffix or os.path.lexists(path)) and not path.endswith((".", "?")):
         return

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from assay.errors import InputError, OutputError, PluginError
 from assay.export.table import COLUMNS, table_row
-from assay.library.checks import check_values
+from assay.library.checks import check_values, is_path
 from assay.records.files import replaced_file
 from assay.records.rows import Place, decode_row, encode_row, read_lines
 from assay.records.trial import Trial, TrialResult, for_disk, for_reading, to_entry
@@ -182,10 +182,10 @@ def read(path: str | PathLike[str]) -> Trials:
     Raises:
         InputError: There is no such file, or it holds something else.
     """
+    if is_path(path) and Path(path).is_dir():
+        msg = f"{path} is a folder"
+        raise InputError(msg, hint="give a file that assay.run, assay capture or trials wrote")
     check_values(file=path)
     file = Path(fspath(path))
-    if file.is_dir():
-        msg = f"{file} is a folder"
-        raise InputError(msg, hint="give a file that assay capture or assay trials wrote")
     detect_kind(file)
     return Trials(lambda: read_lines(file), str(file))

@@ -12,9 +12,9 @@ import msgspec
 
 from assay import errors
 from assay.errors import AssayError, UsageError
+from assay.library.checks import in_python
 from assay.library.trials import trials_to_read
 from assay.pipeline.doubts import first_failure
-from assay.pipeline.experiment_run import ExperimentProgress
 from assay.pipeline.run import BatchProgress, RunRequest, execute, plan
 from assay.pipeline.steps import Budget
 from assay.records.rows import decode_row, encode_row, read_lines
@@ -176,7 +176,11 @@ def with_errors_sent(work: Callable[[Send], object]) -> Callable[[Send], None]:
                 send(_encode(_Result(msgspec.Raw(_encode(value)))))
             send(_encode(_Over()))
         except AssayError as error:
-            send(_encode(_Failed(type(error).__name__, error.message, error.hint)))
+            words = error.message
+            # Elsewhere in a message, such words may be those of an agent.
+            if words.startswith("--") or "does not support --" in words:
+                words = in_python(words)
+            send(_encode(_Failed(type(error).__name__, words, in_python(error.hint))))
         except BaseException as error:  # noqa: BLE001 - the program is told of it
             words = f"the run failed: {type(error).__name__}: {error}"
             send(_encode(_Failed("AssayError", words, traceback.format_exc())))
@@ -280,7 +284,7 @@ class _SendingProgress(BatchProgress):
                 yield key, _single(spec, done.entry)
 
 
-class SendingExperiment(ExperimentProgress):
+class SentTrials:
     """Tells how far the trials of an experiment are."""
 
     def __init__(self, send: Send) -> None:
