@@ -468,6 +468,25 @@ def test_a_break_of_async_for_ends_the_agents(tag):
     assert asyncio.run(main()) == []
 
 
+@pytest.mark.parametrize("how", ["aclose", "async with"])
+def test_the_agents_have_ended_when_a_run_is_closed(tag, how):
+    agent = {"shell": f'test "$PROMPT" = go || sh -c "sleep 60 # {tag}"'}
+
+    async def main():
+        run = library.arun(["go", "a"], agent=agent, jobs=2)
+        if how == "aclose":
+            async for _ in run:
+                break
+            await run.aclose()
+        else:
+            async with run:
+                async for _ in run:
+                    break
+        return alive_with(tag)
+
+    assert asyncio.run(main()) == []
+
+
 def test_errors_of_arun_are_raised():
     async def main():
         async for _ in library.arun(["x"], agent="nobody"):

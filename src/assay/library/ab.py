@@ -171,7 +171,11 @@ def ab(  # noqa: PLR0913 - the options of the command
         experiment = read_experiment(file)
     else:
         file = None
-        experiment = _experiment(_prompt_file(prompts, root), agent, treatment, given, k, options)
+        if agent is None:
+            msg = "an experiment needs an agent"
+            raise UsageError(msg)
+        changes = _treatments(treatment)
+        experiment = _experiment(_prompt_file(prompts, root), agent, changes, given, k, options)
     conduct = ConductOptions(
         how=ExperimentRequest(root=root, jobs=experiment.concurrency or jobs, fresh=fresh),
         file=file,
@@ -204,15 +208,12 @@ def _conduct(experiment: Experiment, options: ConductOptions, send: Send) -> tup
 
 def _experiment(
     prompts: str,
-    agent: Agent | None,
-    treatment: Mapping[str, Any] | None,
+    agent: Agent,
+    treatments: list[tuple[str, str]],
     graders: list[Grader],
     k: int | None,
     options: Mapping[str, Any],
 ) -> Experiment:
-    if agent is None:
-        msg = "an experiment needs an agent"
-        raise UsageError(msg)
     options = {name: value for name, value in options.items() if value is not None}
     arm: dict[str, Any] = {key: options[name] for name, key in _OF_ARM.items() if name in options}
     for name in _IN_MS:
@@ -225,7 +226,7 @@ def _experiment(
     rest = {key: options[name] for name, key in _OF_EXPERIMENT.items() if name in options}
     rest |= {"prompts": prompts, "k": k, "graders": [_text(grader) for grader in graders]}
     try:
-        made = with_treatment(Arm(**_lists(arm)), _treatments(treatment), _lists(rest))
+        made = with_treatment(Arm(**_lists(arm)), treatments, _lists(rest))
     except TypeError as error:
         raise InputError(str(error)) from error
     return check_experiment(made, prompts)

@@ -125,19 +125,21 @@ def _row_of(trial: Trial) -> bytes:
 
 def _joined(lines: Lines) -> Iterator[bytes]:
     """Yield the rows; trials of one prompt that come one by one are put into one row."""
-    found: dict[str, tuple[TrialResult, dict[str, Any]]] = {}
+    found: dict[str, tuple[bytes, TrialResult, dict[str, Any]]] = {}
     for place, line in lines:
         if not is_trials_row(line):
             yield line
             continue
         row, extra = decode_row(place, line, TrialResult)
-        found.setdefault(row.id, (row, extra))
-        if found[row.id][0] is not row:
-            found[row.id][0].trials += row.trials
-    for row, extra in found.values():
-        if row.k != len(row.trials):
+        _, first, _ = found.setdefault(row.id, (line, row, extra))
+        if first is not row:
+            first.trials += row.trials
+    for line, row, extra in found.values():
+        if row.k == len(row.trials):
+            yield line
+        else:
             _count(row)
-        yield encode_row(row, extra)
+            yield encode_row(row, extra)
 
 
 def _count(row: TrialResult) -> None:
