@@ -182,6 +182,8 @@ _OWN_ROWS, _OTHER_ROWS = msgspec.json.Decoder(_OwnRow), msgspec.json.Decoder(_Ro
 class _Rows:
     """Decodes a row as one of ours or, if it is not quite one, what is needed of it."""
 
+    type = _Row  # for errors
+
     def decode(self, line: bytes) -> _OwnRow | _Row:
         try:
             row = _OWN_ROWS.decode(line)
