@@ -4,6 +4,7 @@ pytest loads this at every start where Assay is installed: all else is imported 
 """
 
 import os
+import warnings
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,28 +157,32 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
 
 def _evaluate(item: pytest.Function, marker: pytest.Mark) -> None:
     """Run the evaluation of a test; fail, or say that it is undecided."""
-    from assay.library.evaluation import Gate, evaluate
+    from assay.library.evaluation import Gate, check_marker, evaluate
 
     names = ("prompts", "agent")
     options = {**dict(zip(names, marker.args, strict=False)), **marker.kwargs}
-    if "agent" not in options:
-        pytest.fail("@pytest.mark.assay needs an agent", pytrace=False)
-    default = item.config.getoption("--assay-undecided")
-    undecided = options.pop("undecided", default)
-    gate = Gate(**{name: options.pop(name) for name in _OF_GATE if name in options})
-    prompts, agent = options.pop("prompts", None), options.pop("agent")
+    undecided = options.pop("undecided", item.config.getoption("--assay-undecided"))
     budget = item.config.stash[_BUDGET]
-    if budget.left == 0.0:
-        _leave_open(f"undecided: --assay-max-cost {budget.limit:g} is spent", undecided)
-    output = _folder(item) / "trials.jsonl"
     problem = ""
     try:
-        run = _run(budget, prompts, agent, options).to(output)
-        evaluation, trials = evaluate(run, gate, options.get("k"))
+        check_marker(options, undecided)
+        gate = Gate(**{name: options.pop(name) for name in _OF_GATE if name in options})
+        gate.check()
+        if budget.left == 0.0:
+            _leave_open(f"undecided: --assay-max-cost {budget.limit:g} is spent", undecided)
+        prompts, agent = options.pop("prompts", None), options.pop("agent")
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            run = _run(budget, prompts, agent, options).to(_folder(item) / "trials.jsonl")
+            evaluation, trials = evaluate(run, gate, options.get("k"))
     except assay.AssayError as error:
         problem = f"{error.message}\n  {error.hint}" if error.hint else error.message
+    except TypeError as error:  # an option that there is not
+        problem = str(error)
     if problem:  # not above: pytest would show both errors
         pytest.fail(problem, pytrace=False)
+    for warning in said:
+        item.warn(warning.message)  # type: ignore[arg-type]
     item.stash[_RESULT] = evaluation, trials
     if evaluation.report is not None:
         item.user_properties.append(("assay_report", str(evaluation.report)))
@@ -189,7 +194,7 @@ def _evaluate(item: pytest.Function, marker: pytest.Mark) -> None:
 
 def _leave_open(words: str, undecided: str) -> None:
     if undecided == "skip":
-        pytest.skip(words)
+        raise pytest.skip.Exception(words, _use_item_location=True)
     raise Undecided(words, pytrace=False)
 
 
@@ -222,10 +227,16 @@ def pytest_report_teststatus(
     return None
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Generator[None, None, None]:
     undecided = terminalreporter.getreports("undecided")
     if undecided:
         terminalreporter.write_sep("=", "UNDECIDED")
         for report in undecided:
             terminalreporter.write_sep("_", report.head_line)
             terminalreporter.write_line(report.longreprtext)
+    yield
+    # Below pytest's own short summary, which knows only its own outcomes.
+    for report in undecided if terminalreporter.hasopt("f") else ():
+        why = report.longreprtext.partition("\n")[0]
+        terminalreporter.write_line(f"UNDECIDED {report.nodeid} - {why}")

@@ -199,3 +199,14 @@ def test_the_program_is_left_as_it_was(runs):
     before = dict(os.environ)
     library.compare(runs / "one.jsonl", runs / "two.jsonl")
     assert dict(os.environ) == before
+
+
+def test_trials_and_runs_are_compared_as_files_are(tmp_path):
+    prompts = [f"say {n}" for n in range(8)]
+    run = library.run(prompts, agent=str.upper, graders=["contains:SAY"], k=2)
+    other = library.run(prompts, agent=str.lower, graders=["contains:SAY"], k=2)
+    other.to(tmp_path / "other.jsonl")
+    verdict = library.compare(run, other)
+    assert verdict.decision == "worse"
+    again = library.compare(run.collect(), tmp_path / "other.jsonl")
+    assert (again.decision, again.interval) == (verdict.decision, verdict.interval)

@@ -16,6 +16,7 @@ PROMPTS = [{"id": f"p{n}", "input": f"say {n}"} for n in range(12)]
 def agent(text): return text.upper()
 def right(trial): return True
 def wrong(trial): return {"pass": False, "score": 0.0, "reasoning": "not what was asked"}
+def broken(trial): raise ValueError("boom")
 def half(trial): return int(trial.input[4:]) % 3 > 0
 """
 
@@ -73,6 +74,29 @@ def test_what_is_not_decided_may_be_skipped(evaluate, where):
     done.assert_outcomes(skipped=1)
 
 
+def test_a_grader_that_fails_is_the_reason(evaluate):
+    done = evaluate("PROMPTS, agent, graders=[broken], min_pass_rate=0.5", "-W", "error")
+    assert done.ret == 1
+    done.stdout.fnmatch_lines(
+        [
+            "undecided: 12 of 12 trials were not graded because a grader failed *: broken: *",
+            "*p0 (0 of 1 passed): not graded: broken: *boom*",
+        ]
+    )
+
+
+def test_the_short_summary_has_undecided_tests(evaluate):
+    done = evaluate("PROMPTS, agent, graders=[half], min_pass_rate=0.7", "-ra")
+    done.stdout.fnmatch_lines(["UNDECIDED *::test_it - undecided, whether at least 0.7: *"])
+
+
+def test_skips_and_warnings_are_those_of_the_test(evaluate):
+    call = "PROMPTS, agent, graders=[right], min_pass_rate=0.5, filters=['zzz'], undecided='skip'"
+    done = evaluate(call, "-ra", "-W", "default")
+    done.stdout.fnmatch_lines(["*.py:*AssayWarning: no prompt matches*", "SKIPPED*.py*"])
+    assert "pytest_plugin.py:" not in done.stdout.str().replace("test_pytest_plugin.py", "")
+
+
 def test_too_few_prompts_are_refused_before_they_are_run(evaluate):
     done = evaluate("PROMPTS[:3], agent, graders=[right], min_pass_rate=0.9")
     done.assert_outcomes(failed=1)
@@ -106,6 +130,11 @@ def test_an_error_of_assay_is_shown_with_its_hint(evaluate):
         ("PROMPTS, agent", "an evaluation needs min_pass_rate or against"),
         ("PROMPTS, agent, min_pass_rate=80", "min_pass_rate is 80; *"),
         ("PROMPTS, min_pass_rate=0.5", "@pytest.mark.assay needs an agent"),
+        ("PROMPTS, agent, min_pass_rate=0.5", "no grader judges the prompt 'p0'"),
+        ("PROMPTS, agent, min_pass_rat=0.5", "*did you mean min_pass_rate?"),
+        ("PROMPTS, agent, min_pass_rate=0.5, undecided='pass'", "undecided is 'pass'; *"),
+        ("PROMPTS, agent, graders=[right], against='absent.jsonl'", "absent.jsonl: No such file*"),
+        ("PROMPTS, agent, graders=[right], against='a', margin='x'", "margin is 'x'; *"),
     ],
 )
 def test_a_marker_that_asks_for_nothing_is_refused(evaluate, call, words):

@@ -97,7 +97,7 @@ def test_an_agent_may_be_given_in_many_ways(agent):
 
 def test_an_agent_may_be_a_schema(schema):
     (trial,) = library.run(["say hello"], agent=schema)
-    assert not trial.failure
+    assert trial.failure is None
 
 
 def test_nothing_is_left_on_disk_without_a_file(tmp_path, monkeypatch):
@@ -292,10 +292,16 @@ def test_what_a_function_starts_is_ended_with_its_trial(tag):
 )
 def test_a_grader_that_fails_leaves_the_trial_without_a_grade(grader, words, tmp_path):
     output = tmp_path / "out.jsonl"
-    (trial,) = library.run(["x"], agent=echo, graders=[grader], grader_timeout_s=1).to(output)
+    run = library.run(["x"], agent=echo, graders=[grader], grader_timeout_s=1).to(output)
+    with pytest.warns(library.AssayWarning, match="1 of 1 trial was not graded .*: lambda: ") as w:
+        trials = run.collect()
+    assert [warning.filename for warning in w] == [__file__]
+    (trial,) = trials
     assert trial.passed is None
     (row,) = lines(output)
     assert words in row["graderFailures"]["lambda"]
+    assert trial.grader_failures == row["graderFailures"]
+    assert words in trials.frame()["grader_failures"][0]
 
 
 @pytest.mark.parametrize(
@@ -462,6 +468,25 @@ def test_a_break_of_async_for_ends_the_agents(tag):
     assert asyncio.run(main()) == []
 
 
+@pytest.mark.parametrize("how", ["aclose", "async with"])
+def test_the_agents_have_ended_when_a_run_is_closed(tag, how):
+    agent = {"shell": f'test "$PROMPT" = go || sh -c "sleep 60 # {tag}"'}
+
+    async def main():
+        run = library.arun(["go", "a"], agent=agent, jobs=2)
+        if how == "aclose":
+            async for _ in run:
+                break
+            await run.aclose()
+        else:
+            async with run:
+                async for _ in run:
+                    break
+        return alive_with(tag)
+
+    assert asyncio.run(main()) == []
+
+
 def test_errors_of_arun_are_raised():
     async def main():
         async for _ in library.arun(["x"], agent="nobody"):
@@ -531,7 +556,7 @@ def test_no_warning_comes_from_forking_beside_threads():
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert len(list(library.run(["x"], agent=echo, graders=[has_hint]))) == 1
+            assert len(list(library.run(PROMPTS[:1], agent=echo, graders=[has_hint]))) == 1
     finally:
         stop.set()
         thread.join()

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import assay as library
-from assay.errors import InputError, PluginError, UsageError
+from assay.errors import InputError, OutputError, PluginError, UsageError
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_the_frame_is_that_of_export_table(assay, files):
     assert done.code == 0, done.stderr
     rows = [json.loads(line) for line in (files / "table.jsonl").read_text().splitlines()]
     frame = library.read(files / "t.jsonl").frame()
-    assert list(frame.columns) == list(rows[0])
+    assert list(frame.columns) == [*rows[0], "grader_failures"]
     assert list(frame["output"]) == [row["output"] for row in rows]
 
 
@@ -105,7 +105,11 @@ def test_a_run_can_be_graded_and_what_was_graded_can_be_graded(files):
 
 def test_a_grader_that_hangs_is_ended(files):
     began = time.monotonic()
-    (trial, *_) = library.grade(files / "c.jsonl", [lambda t: time.sleep(60)], grader_timeout_s=0.3)
+    with pytest.warns(library.AssayWarning, match="3 of 3 trials were not graded"):
+        (trial, *_) = library.grade(
+            files / "c.jsonl", [lambda t: time.sleep(60)], grader_timeout_s=0.3
+        )
+    assert trial.grader_failures
     assert trial.passed is None
     assert time.monotonic() - began < 20
 
@@ -117,3 +121,55 @@ def test_graders_are_a_list_with_at_least_one(files):
         library.grade(files / "c.jsonl", [])
     with pytest.raises(UsageError, match="rows is a int"):
         library.grade(3, ["contains"])
+
+
+def test_trials_have_a_length_and_can_be_indexed(files):
+    trials = library.read(files / "t.jsonl")
+    assert len(trials) == 6
+    assert (trials[0].id, trials[-1].number) == ("p0", 2)
+    assert [trial.id for trial in trials[1:3]] == ["p0", "p1"]
+
+
+@pytest.mark.parametrize("name", ["c.jsonl", "t.jsonl"])
+def test_trials_can_be_written_to_a_file(files, tmp_path, name):
+    trials = library.read(files / name)
+    again = trials.to(tmp_path / "again.jsonl")
+    assert (tmp_path / "again.jsonl").read_bytes() == (files / name).read_bytes()
+    with pytest.raises(OutputError, match="exists already"):
+        trials.to(tmp_path / "again.jsonl")
+    assert len(again.to(tmp_path / "again.jsonl", overwrite=True)) == len(trials)
+
+
+def test_trials_of_one_prompt_are_written_to_one_row(tmp_path):
+    run = library.run(["x", "y"], agent=str.upper, graders=["exact:X"], k=3)
+    written = run.collect().to(tmp_path / "out.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [(row["k"], len(row["trials"]), row["passRate"]) for row in rows] == [
+        (3, 3, 1),
+        (3, 3, 0),
+    ]
+    assert [trial.number for trial in written] == [1, 2, 3] * 2
+
+
+@pytest.mark.parametrize("name", ["c.jsonl", "t.jsonl"])
+def test_some_trials_can_be_graded(files, name):
+    some = [trial for trial in library.read(files / name) if trial.id != "p1"]
+    graded = library.grade(some, ["exact:SAY 0"])
+    assert [(t.id, t.number, t.passed) for t in graded] == [
+        (trial.id, trial.number, trial.id == "p0") for trial in some
+    ]
+
+
+def test_trials_that_a_command_wrote_are_complete(assay, tmp_path):
+    grader = tmp_path / "g.py"
+    grader.write_text("def grade(output):\n    raise ValueError('boom')\n")
+    prompts = tmp_path / "p.jsonl"
+    prompts.write_text('{"id": "a", "input": "What is 1 + 2?"}\n')
+    assay("capture", prompts, "-s", "demo", "-g", grader, "-o", tmp_path / "cli.jsonl")
+    (trial,) = library.read(tmp_path / "cli.jsonl")
+    (row,) = map(json.loads, (tmp_path / "cli.jsonl").read_text().splitlines())
+    assert trial.to_row() == row
+    assert "boom" in next(iter(trial.grader_failures.values()))
+    assert (trial.raw, trial.cwd, trial.spec_hash) == (row["raw"], row["cwd"], row["specHash"])
+    assert trial.timing.start == row["timing"]["start"]
+    assert trial.failure is trial.hint is trial.usage.reasoning_tokens is None

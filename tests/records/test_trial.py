@@ -1,5 +1,6 @@
 """A trial in memory and its two forms on disk: what is read is written again."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from assay.records.capture import (
     Usage,
     WorkspaceChanges,
 )
+from assay.records.rows import UNREADABLE
 from assay.records.trial import (
     Build,
     CaptureRow,
@@ -35,9 +37,14 @@ from assay.records.trial import (
     decode_finished,
     decode_trials,
     encode_finished,
+    for_disk,
+    for_reading,
     of_entry,
     to_entry,
 )
+from assay.records.trial.files import entries_of, kind_of, trials_in
+
+TESTS = Path(__file__).parents[1]
 
 TEXT = st.text(max_size=8)
 NUMBER = st.floats(0, 1e6)  # a whole number is read as a float, too: 86 is written as 86.0
@@ -199,3 +206,52 @@ def test_only_the_package_of_the_record_knows_the_forms_on_disk() -> None:
     asked = re.compile(r"""["']trials["'] (not )?in \w*row|\.get\(["']trials["']""")
     asking = {name for name, text in files.items() if asked.search(text)}
     assert asking == {"assay/records/trial/files.py"}
+
+
+def recorded_rows():
+    """Every row of captures and trials in this repository."""
+    for path in sorted(TESTS.rglob("*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            try:
+                kind = kind_of(line)
+            except UNREADABLE:
+                continue
+            if kind is not None:
+                yield kind, line
+
+
+def test_a_trial_that_is_read_has_all_that_its_row_has():
+    n_rows = 0
+    for kind, line in recorded_rows():
+        n_rows += 1
+        row = json.loads(line)
+        for trial, entry in zip(trials_in(line, "a row"), entries_of(row), strict=True):
+            read = for_reading(trial)
+            assert not any(getattr(read, name) is msgspec.UNSET for name in Trial.__struct_fields__)
+            assert read.to_row() == trial.to_row()
+            if kind == "capture":
+                assert read.to_row() == entry
+            else:
+                again = msgspec.json.encode(to_entry(for_disk(read)))
+                assert json.loads(again) == entry
+                assert trial.spec_hash == row.get("specHash", msgspec.UNSET)
+    assert n_rows > 50
+
+
+def test_unknown_parts_are_none_for_who_reads_and_absent_on_disk():
+    line = b'{"id":"a","input":"x","output":"y","trajectory":[{"type":"tool_call","name":"t",'
+    line += b'"status":"completed","timestamp":1,"input":{"a":null}}],"metadata":{"m":null},'
+    line += b'"timing":{"start":5,"end":7,"total":2},"toolErrors":false,"agent":{"adapter":"d"}}'
+    (trial,) = map(for_reading, trials_in(line, "a row"))
+    assert trial.failure is trial.hint is trial.raw is trial.agent.model is trial.cost_usd is None
+    assert trial.usage.cost_usd is trial.steps[0].exit_code is trial.timing.first_response is None
+    assert (trial.grades, trial.grader_failures, trial.errors) == ({}, {}, [])
+    assert trial.to_row() == json.loads(line)
+
+
+def test_a_row_that_is_not_quite_one_of_ours_is_read_as_far_as_needed():
+    line = (
+        b'{"id":"a","input":"x","output":"y","events":"many","failure":null,"timing":{"total":3}}'
+    )
+    (trial,) = trials_in(line, "a row")
+    assert (trial.output, trial.duration_ms) == ("y", 3)

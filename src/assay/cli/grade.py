@@ -40,7 +40,7 @@ from assay.cli.parameters import (
     quiet_option,
 )
 from assay.errors import InputError
-from assay.pipeline.doubts import Doubts
+from assay.pipeline.doubts import Doubts, first_failure
 from assay.pipeline.grade import GradeProgress, GradeRequest, execute, plan
 from assay.pipeline.grading import GradedRow
 from assay.records.spec import PluginRef
@@ -238,7 +238,9 @@ class _Tally:
                 n_passed += score.pass_
             elif broken:
                 self.n_broken += 1
-                self.first_broken = self.first_broken or f"{_name(row, number)}: {_first(broken)}"
+                self.first_broken = (
+                    self.first_broken or f"{_name(row, number)}: {first_failure(broken)}"
+                )
         self.n_graded += n_measured
         self.n_passed += n_passed
         self._measured.append(n_measured)
@@ -285,17 +287,10 @@ def _shown(row: GradedRow) -> Iterator[str]:
             yield f"{'✓' if score.pass_ else '✗'} {name}: {score.score:g}"
         else:
             why = "not a measurement of the agent" if row.is_graded else "no grader"
-            yield f"! {name}: {_first(broken) if broken else why}"
+            yield f"! {name}: {first_failure(broken) if broken else why}"
 
 
 def _name(row: GradedRow, number: int) -> str:
     """What a trial of a row is called."""
     name = visible_line(str(row.id))
     return name if row.trials is None else f"{name}, trial {number}"
-
-
-def _first(broken: dict[str, str]) -> str:
-    """How a grader failed, in one line; the last line of a traceback often says most."""
-    name, why = next(iter(broken.items()))
-    lines = why.splitlines() or [""]
-    return f"{name}: {lines[0]}" + (f" … {lines[-1].strip()}" if len(lines) > 1 else "")

@@ -11,7 +11,7 @@ import msgspec
 
 from assay.export.training import TrialFilter
 from assay.pipeline.grade import grade_all
-from assay.records.capture import Grade, Timing
+from assay.records.capture import Grade, Timing, Usage
 from assay.records.rows import RowFile, Spot
 from assay.records.spec import PluginRef, Prompt
 from assay.records.trial import Trial, TrialResult
@@ -158,7 +158,7 @@ def _fixture(file: RowFile, spot: Spot, trial: Trial, name: str) -> Fixture:
         timing=Timing(start=0, end=trial.duration_ms, total=trial.duration_ms),
         tool_errors=trial.tool_errors,
         grade=verdict,
-        usage=trial.usage,
+        usage=trial.usage or Usage(),
         failure=trial.failure or msgspec.UNSET,
         agent=trial.agent or msgspec.UNSET,
     )

@@ -92,7 +92,7 @@ def table_row(trial: Trial, file: str) -> TableRow:
         "model": _known(agent.model) if agent else None,
         "category": category if isinstance(category, str) else None,
         "metadata": msgspec.json.encode(trial.metadata).decode(),
-        "grades": msgspec.json.encode(trial.grades).decode(),
+        "grades": msgspec.json.encode(trial.grades or {}).decode(),
     }
 
 

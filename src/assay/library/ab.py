@@ -11,9 +11,23 @@ import msgspec
 
 from assay import functions
 from assay.errors import InputError, UsageError
+from assay.library.checks import (
+    check_agent,
+    check_names,
+    check_values,
+    checked_graders,
+    is_path,
+)
 from assay.library.experiment import REPORT, ConductOptions, Conductor
-from assay.library.run import Agent, Grader, Prompts, SharedOptions, read_prompt_rows
-from assay.library.worker import Progress, SendingExperiment, compute
+from assay.library.run import (
+    Agent,
+    Grader,
+    Prompts,
+    SharedOptions,
+    check_prompt_file,
+    read_prompt_rows,
+)
+from assay.library.worker import Progress, SentTrials, compute
 from assay.pipeline.experiment import (
     TREATMENTS,
     ExperimentRequest,
@@ -140,11 +154,13 @@ def ab(  # noqa: PLR0913 - the options of the command
     Raises:
         AssayError: What is wrong, and in `hint` what to do.
     """
-    if unknown := [name for name in options if name not in (*_OF_ARM, *_OF_EXPERIMENT)]:
-        msg = f"an experiment has no option {unknown[0]!r}"
-        raise TypeError(msg)
+    check_names(options, (*_OF_ARM, *_OF_EXPERIMENT), "an experiment")
+    check_values(k=k, jobs=jobs, output=output, fresh=fresh, progress=progress, **options)
+    check_values(treatment=treatment)
+    if agent is not None:
+        check_agent(agent)
     root = Path(fspath(output))
-    given = list(graders)
+    given = checked_graders(graders)
     called = [agent, *(treatment or {}).values(), *given]
     known = functions.by_key(one for one in called if callable(one))
     if isinstance(prompts, str | PathLike) and fspath(prompts).endswith(".toml"):
@@ -155,7 +171,11 @@ def ab(  # noqa: PLR0913 - the options of the command
         experiment = read_experiment(file)
     else:
         file = None
-        experiment = _experiment(_prompt_file(prompts, root), agent, treatment, given, k, options)
+        if agent is None:
+            msg = "an experiment needs an agent"
+            raise UsageError(msg)
+        changes = _treatments(treatment)
+        experiment = _experiment(_prompt_file(prompts, root), agent, changes, given, k, options)
     conduct = ConductOptions(
         how=ExperimentRequest(root=root, jobs=experiment.concurrency or jobs, fresh=fresh),
         file=file,
@@ -171,7 +191,11 @@ class _Conductor(Conductor):
         self._send = send
 
     def follow(self, *, is_smoke: bool) -> ExperimentProgress:
-        return SendingExperiment(self._send)
+        return _ExperimentProgress(self._send)
+
+
+class _ExperimentProgress(SentTrials, ExperimentProgress):
+    pass
 
 
 def _conduct(experiment: Experiment, options: ConductOptions, send: Send) -> tuple[str, bytes]:
@@ -184,15 +208,13 @@ def _conduct(experiment: Experiment, options: ConductOptions, send: Send) -> tup
 
 def _experiment(
     prompts: str,
-    agent: Agent | None,
-    treatment: Mapping[str, Any] | None,
+    agent: Agent,
+    treatments: list[tuple[str, str]],
     graders: list[Grader],
     k: int | None,
     options: Mapping[str, Any],
 ) -> Experiment:
-    if agent is None:
-        msg = "an experiment needs an agent"
-        raise UsageError(msg)
+    options = {name: value for name, value in options.items() if value is not None}
     arm: dict[str, Any] = {key: options[name] for name, key in _OF_ARM.items() if name in options}
     for name in _IN_MS:
         if name in options:
@@ -204,7 +226,7 @@ def _experiment(
     rest = {key: options[name] for name, key in _OF_EXPERIMENT.items() if name in options}
     rest |= {"prompts": prompts, "k": k, "graders": [_text(grader) for grader in graders]}
     try:
-        made = with_treatment(Arm(**_lists(arm)), _treatments(treatment), _lists(rest))
+        made = with_treatment(Arm(**_lists(arm)), treatments, _lists(rest))
     except TypeError as error:
         raise InputError(str(error)) from error
     return check_experiment(made, prompts)
@@ -229,23 +251,28 @@ def _text(value: Any) -> str:
 
 
 def _treatments(treatment: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    found = [
-        (kind, _text(one))
+    given = [
+        (kind, one)
         for kind, value in (treatment or {}).items()
         for one in (value if isinstance(value, list | tuple) else [value])
     ]
-    if not found:
+    if not given:
         msg = "there is nothing to compare"
         raise UsageError(msg, hint='give a treatment, as in treatment={"skill": "skills/relnotes"}')
-    if wrong := [kind for kind, _ in found if kind not in TREATMENTS]:
-        msg = f"a treatment is one of {', '.join(TREATMENTS)}, and not {wrong[0]!r}"
-        raise UsageError(msg)
-    return found
+    for kind, one in given:
+        if kind not in TREATMENTS:
+            msg = f"a treatment is one of {', '.join(TREATMENTS)}, and not {kind!r}"
+            raise UsageError(msg)
+        if not is_path(one) and not callable(one):
+            msg = f"the treatment's {kind!r} is {one!r}; give a text, a path or a list of them"
+            raise UsageError(msg)
+    return [(kind, _text(one)) for kind, one in given]
 
 
 def _prompt_file(prompts: Prompts, root: Path) -> str:
     """Return the file of the prompts; those of a list are written, under a name by content."""
     if isinstance(prompts, str | PathLike):
+        check_prompt_file(fspath(prompts))
         return fspath(prompts)
     rows = [{**msgspec.to_builtins(prompt), **extra} for prompt, extra in read_prompt_rows(prompts)]
     text = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)

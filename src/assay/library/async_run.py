@@ -4,25 +4,45 @@ import asyncio
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from assay.library.run import Agent, Grader, Prompts, RunOptions, RunPlan
-from assay.library.trials import Trials
+from assay.library.trials import Trials, trials_to_read
 from assay.library.worker import Progress, Reader
 from assay.records.trial import Trial
-from assay.records.trial.files import trials_in
 from assay.run.background import Background
 
 
 class AsyncRun(RunPlan):
-    """A run that is about to start, for `async for`; otherwise as Run."""
+    """A run that is about to start, for `async for`; otherwise as Run.
+
+    A loop that is left early tells its agents to end, and does not wait for them: `await
+    run.aclose()` does, and so does the end of `async with assay.arun(...) as run:`.
+    """
+
+    _background: Background | None = None
 
     def __aiter__(self) -> AsyncIterator[Trial]:
-        return _AsyncTrials(self, *self._start())
+        return self._trials()
+
+    def _trials(self) -> "_AsyncTrials":
+        self._background, reader = self._start()
+        return _AsyncTrials(self, self._background, reader)
+
+    async def aclose(self) -> None:
+        """End the agents that are still at work; what has finished is kept."""
+        if self._background is not None:
+            await _closed(self._background)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     async def collect(self) -> Trials:
         """Run to the end, and return all trials."""
-        trials = _AsyncTrials(self, *self._start())
+        trials = self._trials()
         rows = [(self._source, row) async for row in trials.rows()]
         return Trials(rows, self._source)
 
@@ -41,7 +61,7 @@ class _AsyncTrials(AsyncIterator[Trial]):
         row = await self._next_row()
         if row is None:
             raise StopAsyncIteration
-        (trial,) = trials_in(row, self._run._source)
+        (trial,) = trials_to_read(row, self._run._source)
         return trial
 
     async def rows(self) -> AsyncIterator[bytes]:

@@ -1,20 +1,28 @@
 """An evaluation with a gate, as a test asks for it: what is shown, and what is left open."""
 
-from collections.abc import Iterator
+import inspect
+import warnings
+from collections.abc import Iterator, Mapping
+from os import PathLike, fspath
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
+from assay.compare.names import name_runs
 from assay.compare.report import CompareOptions
 from assay.errors import AssayError, UsageError
-from assay.library.run import Run
+from assay.library.checks import check_names, check_values, is_path
+from assay.library.run import Run, RunOptions
+from assay.library.run import run as start
 from assay.library.verdict import compare
-from assay.library.worker import Progress
+from assay.library.worker import AssayWarning, Progress, Ungraded
+from assay.pipeline.doubts import first_failure
 from assay.records.text import counted_noun, visible_line
 from assay.records.trial import Trial
+from assay.records.trial.files import detect_kind
 from assay.stats.rates import rate_interval
 from assay.viewer.bundle import write_bundle
 from assay.viewer.index import Index
@@ -30,7 +38,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     """What an evaluation must show."""
 
     min_pass_rate: float | None = None
-    against: str | None = None
+    against: str | PathLike[str] | None = None
     """An earlier run, from which the pass rate must not fall by `margin`."""
     margin: float = CompareOptions().margin
 
@@ -40,7 +48,14 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         if rate is None and self.against is None:
             msg = "an evaluation needs min_pass_rate or against"
             raise UsageError(msg)
-        if rate is not None and not 0 < rate <= 1:
+        check_values(margin=self.margin)
+        if self.against is not None and not is_path(self.against):
+            msg = f"against is {self.against!r}; give the file of an earlier run"
+            raise UsageError(msg)
+        if self.against is not None:
+            ((_, earlier),) = name_runs([fspath(self.against)])
+            detect_kind(earlier)  # before anything runs
+        if rate is not None and not (isinstance(rate, int | float) and 0 < rate <= 1):
             msg = f"min_pass_rate is {rate!r}; give a share above 0 and at most 1"
             raise UsageError(msg)
 
@@ -65,14 +80,27 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
+def check_marker(options: Mapping[str, Any], undecided: Any) -> None:
+    """Refuse a marker whose options cannot be used."""
+    names = [*inspect.signature(start).parameters, *RunOptions.__annotations__]
+    check_names(options, [*names, *Gate.__struct_fields__, "undecided"], "@pytest.mark.assay")
+    check_values(undecided=undecided)
+    if "agent" not in options:
+        msg = "@pytest.mark.assay needs an agent"
+        raise UsageError(msg)
+
+
 def evaluate(run: Run, gate: Gate, k: int | None) -> tuple[Evaluation, list[Trial]]:
     """Run to the end, and judge; the run must have a file."""
-    gate.check()
     output = run.output
     assert output is not None
     tallies = _Tallies(gate, k)
     run.on_progress(tallies.check)
-    trials = list(run)
+    run.needs_grades = True
+    with warnings.catch_warnings():
+        # The verdict says so itself.
+        warnings.filterwarnings("ignore", ".* not graded because a grader failed", AssayWarning)
+        trials = list(run)
     for trial in trials:
         tallies.add(trial)
     judged = list(tallies.judge())
@@ -97,6 +125,7 @@ class _Tallies:
         self._gate, self._k = gate, k or 1
         self._trials: dict[str, list[Trial]] = {}
         self._n_total = 0
+        self._ungraded = Ungraded()
 
     def check(self, progress: Progress) -> None:
         """Refuse, before money is spent, what can never be shown."""
@@ -117,6 +146,7 @@ class _Tallies:
 
     def add(self, trial: Trial) -> None:
         self._trials.setdefault(trial.id, []).append(trial)
+        self._ungraded.add(trial)
 
     def judge(self) -> Iterator[tuple[Outcome, str]]:
         """Yield what is shown of min_pass_rate.
@@ -128,16 +158,11 @@ class _Tallies:
         if wanted is None:
             return
         n_passed = np.array([sum(t.passed is True for t in of) for of in self._trials.values()])
-        n_measured = np.array(
-            [
-                sum(t.is_measured and t.passed is not None for t in of)
-                for of in self._trials.values()
-            ]
-        )
+        n_measured = np.array([sum(t.is_measured for t in of) for of in self._trials.values()])
         n_planned = np.full(len(n_passed), self._k)
         n_absent = self._n_total - int(n_measured.sum())
         if not n_measured.sum():
-            yield "undecided", "undecided: no trial was measured"
+            yield "undecided", f"undecided: {self._ungraded.words or 'no trial was measured'}"
             return
         absent = n_planned - n_measured
         low, _ = _interval(n_passed, n_planned)
@@ -146,6 +171,8 @@ class _Tallies:
         shown = f"pass rate {rate:.2f} ({low:.2f} to {high:.2f}, {len(n_passed)} prompts)"
         if n_absent:
             shown += f"; {counted_noun(n_absent, 'trial')} not measured"
+        if self._ungraded.words:
+            shown += f"; {self._ungraded.words}"
         if n_absent and len(self._trials) * self._k < self._n_total:
             yield "undecided", f"undecided, because not all trials were run: {shown}"
         elif low >= wanted:
@@ -163,6 +190,8 @@ class _Tallies:
             n = len(self._trials[id_])
             first = bad[0]
             why = first.failure.message if first.failure else first.reasoning or "no reason given"
+            if first.grader_failures:
+                why = f"not graded: {first_failure(first.grader_failures)}"
             passed = f"{n - len(bad)} of {n} passed"
             yield visible_line(f"{id_} ({passed}): {why}")
         if len(failing) > _SHOWN:
@@ -175,7 +204,9 @@ def _interval(n_passed: ArrayLike, n_measured: ArrayLike) -> tuple[float, float]
     return interval.low, interval.high
 
 
-def _judge_against(against: str, output: Path, margin: float) -> tuple[Outcome, str]:
+def _judge_against(
+    against: str | PathLike[str], output: Path, margin: float
+) -> tuple[Outcome, str]:
     verdict = compare(against, output, margin=margin, fail_on="regression")
     pair = verdict.pairs[0]
     words = f"{pair.run_b} against {pair.run_a}: {pair.reason}"
@@ -184,7 +215,7 @@ def _judge_against(against: str, output: Path, margin: float) -> tuple[Outcome, 
     return outcome, f"{outcome}: {words}"
 
 
-def _write_report(output: Path, against: str | None) -> Path | None:
+def _write_report(output: Path, against: str | PathLike[str] | None) -> Path | None:
     paths = {"run": output} if against is None else {"before": Path(against), "run": output}
     shown = [OpenRun(label, Index(path, "category", keep=False)) for label, path in paths.items()]
     page = output.with_name("report.html")

@@ -6,17 +6,20 @@ from typing import Any
 
 from assay import functions
 from assay.errors import UsageError
-from assay.library.run import Grader, Run, grader_list, resolve_grader
-from assay.library.trials import Trials, read
-from assay.library.worker import compute
+from assay.library.checks import check_values, checked_graders
+from assay.library.run import Grader, Run, resolve_grader
+from assay.library.trials import Trials, read, rows_of
+from assay.library.worker import Ungraded, compute
 from assay.pipeline.grade import GradeRequest, execute, plan
+from assay.records.trial import Trial
+from assay.records.trial.files import trials_in
 from assay.run.background import Send
 
 _TIMEOUT_S = 60.0
 
 
 def grade(
-    rows: str | PathLike[str] | Trials | Run,
+    rows: str | PathLike[str] | Trials | Run | Iterable[Trial],
     graders: Iterable[Grader],
     *,
     jobs: int = 1,
@@ -30,21 +33,19 @@ def grade(
     and "reasoning". It is called in a process of its own, and ended after grader_timeout_s.
 
     Args:
-        rows: A file, or what assay.read, assay.run or assay.grade returned.
+        rows: A file, or what assay.read, assay.run or assay.grade returned; or some trials of it.
         graders: As for assay.run.
         jobs: How many trials are graded at once.
         grader_timeout_s: Time limit for grading one trial.
     """
-    given = grader_list(graders)
+    check_values(jobs=jobs, grader_timeout_s=grader_timeout_s)
+    given = checked_graders(graders)
     if not given:
         msg = "there is no grader"
         raise UsageError(msg, hint='give at least one, as in graders=["contains"]')
     if isinstance(rows, str | PathLike):
         rows = read(rows)
-    trials = rows.collect() if isinstance(rows, Run) else rows
-    if not isinstance(trials, Trials):
-        msg = f"rows is a {type(rows).__name__}; give a file, or what assay.read or run returned"
-        raise UsageError(msg)
+    trials = trials_given(rows)
     known = functions.by_key(grader for grader in given if callable(grader))
 
     def work(send: Send) -> list[bytes]:
@@ -57,4 +58,24 @@ def grade(
         return [row.line for some in execute(plan(request), list) for row in some]
 
     lines: list[Any] = compute(work, known)
+    ungraded = Ungraded()
+    for line in lines:
+        for trial in trials_in(line, trials.source):
+            ungraded.add(trial)
+    ungraded.say()
     return Trials([(trials.source, line) for line in lines], trials.source)
+
+
+def trials_given(rows: Any) -> Trials:
+    """Return the trials that an argument stands for."""
+    if isinstance(rows, Trials):
+        return rows
+    if isinstance(rows, Run):
+        return rows.collect()
+    if isinstance(rows, Trial):
+        rows = [rows]
+    found = list(rows) if isinstance(rows, Iterable) else []
+    if not found or not all(isinstance(one, Trial) for one in found):
+        msg = f"rows is a {type(rows).__name__}; give a file, or what assay.read or run returned"
+        raise UsageError(msg)
+    return Trials([("trials", line) for line in rows_of(found)], "trials")

@@ -1,6 +1,5 @@
 """Run trials from Python: `for trial in assay.run(...)`, `async for trial in assay.arun(...)`."""
 
-import difflib
 import os
 import shutil
 import tempfile
@@ -17,7 +16,13 @@ import msgspec
 
 from assay import functions, plugins
 from assay.errors import InputError, UsageError
-from assay.library.trials import Trials
+from assay.library.checks import (
+    check_agent,
+    check_names,
+    check_values,
+    checked_graders,
+)
+from assay.library.trials import Trials, trials_to_read
 from assay.library.worker import Progress, Reader, execute_request, with_errors_sent
 from assay.pipeline.agents import agent_ref, text_agent
 from assay.pipeline.run import RunRequest
@@ -25,7 +30,6 @@ from assay.plugin import PromptRow
 from assay.records.rows import decode_row, read_lines
 from assay.records.spec import HINT, PluginRef, Prompt, check_prompt
 from assay.records.trial import Trial
-from assay.records.trial.files import trials_in
 from assay.run.background import Background
 
 type Agent = str | PathLike[str] | Mapping[str, Any] | Callable[..., Any]
@@ -76,7 +80,6 @@ class RunOptions(SharedOptions, total=False):
 
 _PATHS = ("cwd", "workspace_dir", "workspace_template", "raw_dir")
 _OF_AGENT = {"model": "model", "agent_args": "args", "mcp": "mcp", "max_turns": "max_turns"}
-_POSITIVE = ("timeout_s", "trial_timeout_s", "stall_s", "grader_timeout_s", "rate_per_s", "cpus")
 _WAYS = ("simple", "shell", "acp")
 """How an agent can be given besides by name, by schema and as a function."""
 
@@ -92,18 +95,23 @@ class RunPlan:
         on_progress: Callable[[Progress], object] | None,
         options: Mapping[str, Any],
     ) -> None:
-        _check(options)
+        check_names(options, ("k", "jobs", *RunOptions.__annotations__), "a run")
+        check_values(progress=on_progress, **options)
+        check_agent(agent)
+        resolve_agent(agent)
         self._agent = agent
-        self._graders = grader_list(graders)
+        self._graders = checked_graders(graders)
         given = [*([agent] if callable(agent) else []), *filter(callable, self._graders)]
         self._functions = functions.by_key(given)
         self._on_progress = on_progress
-        self._options = dict(options)
+        self._options = {name: value for name, value in options.items() if value is not None}
         self._prompts, self._rows = _read_prompts(prompts, self._options.pop("benchmark", None))
         self._output: Path | None = None
         self._mode: Literal["resume", "overwrite"] = "resume"
         self._folder: str | None = None
         self._is_started = self._is_complete = False
+        self.needs_grades = False
+        """Whether prompts that nobody judges are refused."""
 
     @property
     def output(self) -> Path | None:
@@ -117,6 +125,7 @@ class RunPlan:
         already are not run again, except those that did not measure the agent. A file that was made
         with another set-up is refused, unless it is to be overwritten.
         """
+        check_values(file=output, overwrite=overwrite)
         if self._is_started:
             msg = "the run has begun: its trials are kept elsewhere"
             raise UsageError(msg, hint="call .to() before the first trial")
@@ -158,7 +167,8 @@ class RunPlan:
         # What was overwritten once is continued from now on.
         self._mode = "resume"
         background = Background(
-            with_errors_sent(partial(execute_request, request)), self._functions
+            with_errors_sent(partial(execute_request, request, self.needs_grades)),
+            self._functions,
         )
         return background, Reader(self._source, self._on_progress)
 
@@ -228,7 +238,7 @@ class _TrialIterator(Iterator[Trial]):
         row = self._next_row()
         if row is None:
             raise StopIteration
-        (trial,) = trials_in(row, self._run._source)
+        (trial,) = trials_to_read(row, self._run._source)
         return trial
 
     def rows(self) -> list[bytes]:
@@ -291,29 +301,6 @@ def _remove(folder: str, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check(options: Mapping[str, Any]) -> None:
-    names = ("k", "jobs", *RunOptions.__annotations__)
-    for name, value in options.items():
-        if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            msg = f"a run has no option {name!r}{meant}"
-            raise TypeError(msg)
-        if name in ("k", "jobs", "limit", "max_turns") and value is not None:
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                msg = f"{name} is {value!r}; give a whole number of at least 1"
-                raise UsageError(msg)
-        elif name in _POSITIVE and not (isinstance(value, int | float) and value > 0):
-            msg = f"{name} is {value!r}; give a number above 0"
-            raise UsageError(msg)
-        elif name in ("env", "filters", "rerun", "agent_args") and isinstance(value, str):
-            msg = f"{name} is a list, also where there is one text"
-            raise UsageError(msg, hint=f"give {name}=[{value!r}]")
-    if options.get("sandbox", "network") not in ("network", "no-network"):
-        msg = f'sandbox is {options["sandbox"]!r}; give "network" or "no-network"'
-        raise UsageError(msg)
-
-
 def _read_prompts(
     prompts: Prompts | None, benchmark: str | None
 ) -> tuple[PluginRef, list[PromptRow] | None]:
@@ -324,14 +311,26 @@ def _read_prompts(
     if benchmark is not None:
         return plugins.benchmark_ref(benchmark), None
     if isinstance(prompts, str | PathLike):
+        check_prompt_file(fspath(prompts))
         return PluginRef(name="prompts", options={"path": fspath(prompts)}), None
-    assert prompts is not None
     # The files that prompts name are found from the current folder, which is that of this path.
     return PluginRef(name="prompts", options={"path": "prompts"}), read_prompt_rows(prompts)
 
 
-def read_prompt_rows(prompts: Iterable[str | Mapping[str, Any]]) -> list[PromptRow]:
+def check_prompt_file(path: str) -> None:
+    """Refuse a text that is meant as a prompt."""
+    if path and (Path(path).suffix or os.path.lexists(path)) and not path.endswith((".", "?")):
+        return
+    msg = f"prompts is {path!r}, which is no file"
+    raise InputError(msg, hint=f"a single prompt is written in a list: [{path or 'PROMPT'!r}]")
+
+
+def read_prompt_rows(prompts: Any) -> list[PromptRow]:
     """Return prompts that are given as they are; refuse what a prompt file may not hold either."""
+    if isinstance(prompts, Mapping) or not isinstance(prompts, Iterable):
+        msg = f"prompts is a {type(prompts).__name__}; give a file, or a list of texts or dicts"
+        hint = "give a list: [prompt]" if isinstance(prompts, Mapping) else HINT
+        raise UsageError(msg, hint=hint)
     rows: list[PromptRow] = []
     places: dict[str, str] = {}
     for number, given in enumerate(prompts, 1):
@@ -345,7 +344,10 @@ def read_prompt_rows(prompts: Iterable[str | Mapping[str, Any]]) -> list[PromptR
         except (TypeError, ValueError, RecursionError) as error:
             msg = f"{place} cannot be written as JSON: {error}"
             raise InputError(msg, hint=HINT) from error
-        prompt, extra = decode_row(place, line, Prompt, hint=HINT)
+        try:
+            prompt, extra = decode_row(place, line, Prompt, hint=HINT)
+        except InputError as error:  # without how the line was read
+            raise error from None
         check_prompt(prompt, place, places)
         rows.append((prompt, extra))
     return rows
@@ -356,7 +358,11 @@ def resolve_agent(agent: Agent) -> str | PluginRef:
     if callable(agent):
         return functions.as_text(agent)
     if not isinstance(agent, Mapping):
-        return fspath(agent)
+        text = fspath(agent)
+        if len(text.split()) > 1 and ":" not in text and not Path(text).exists():
+            msg = f"agent is {text!r}, which is neither the name of an adapter nor a file"
+            raise UsageError(msg, hint=f'a command line is given as {{"simple": {text!r}}}')
+        return text
     ways = [way for way in _WAYS if way in agent]
     if not ways:
         return PluginRef(name="declared", options={"schema": dict(agent), "source": "the schema"})
@@ -364,18 +370,14 @@ def resolve_agent(agent: Agent) -> str | PluginRef:
         msg = f"an agent is given by one of {', '.join(_WAYS)}, and not by {', '.join(agent)}"
         raise UsageError(msg)
     value = agent[ways[0]]
+    command = [value] if isinstance(value, str) else value
+    several = isinstance(command, list | tuple) and ways == ["acp"]
+    if not (isinstance(value, str) or (several and all(isinstance(word, str) for word in command))):
+        msg = f"the agent's {ways[0]!r} is {value!r}; give a command line as a text"
+        raise UsageError(msg, hint='or for acp a list, as in {"acp": ["my-agent", "--acp"]}')
     if ways == ["acp"]:
-        command = [value] if isinstance(value, str) else list(value)
-        return PluginRef(name="acp", options={"command": command})
+        return PluginRef(name="acp", options={"command": list(command)})
     return text_agent(ways[0], value)
-
-
-def grader_list(graders: Iterable[Grader]) -> list[Grader]:
-    """Return the graders; refuse a single one that is not in a list."""
-    if isinstance(graders, str | PathLike) or callable(graders):
-        msg = "graders is a list, also where there is one grader"
-        raise UsageError(msg, hint=f"give graders=[{graders!r}]")
-    return list(graders)
 
 
 def resolve_grader(grader: Grader, timeout_s: float) -> PluginRef:

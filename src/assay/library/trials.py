@@ -1,24 +1,35 @@
 """Trials of a file or of a run, and their grades."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from html import escape
 from importlib import import_module
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
-from assay.errors import InputError, PluginError
+import msgspec
+from msgspec import UNSET
+
+from assay.errors import InputError, OutputError, PluginError
 from assay.export.table import COLUMNS, table_row
-from assay.library.verdict import html_table
-from assay.records.rows import Place, read_lines
-from assay.records.trial import Trial
-from assay.records.trial.files import detect_kind, trials_in
+from assay.library.checks import check_values, is_path
+from assay.records.files import replaced_file
+from assay.records.rows import Place, decode_row, encode_row, read_lines
+from assay.records.trial import Trial, TrialResult, for_disk, for_reading, to_entry
+from assay.records.trial.files import detect_kind, is_trials_row, trials_in
 
 type Lines = Iterable[tuple[Place, bytes]]
 _FRAMES = ("pandas", "polars")
 _SHOWN_ROWS = 20
 _SHOWN_COLUMNS = ("id", "trial", "output", "pass", "score", "reasoning", "cause", "duration_ms")
 _SHOWN_LETTERS = 100
+
+
+def trials_to_read(line: bytes, place: Place) -> Iterator[Trial]:
+    """Yield the trials of a row as a Python program gets them: what is unknown is None."""
+    return map(for_reading, trials_in(line, place))
 
 
 class Trials:
@@ -40,15 +51,44 @@ class Trials:
 
     def __iter__(self) -> Iterator[Trial]:
         for place, line in self.lines:
-            yield from trials_in(line, place)
+            yield from trials_to_read(line, place)
+
+    def __len__(self) -> int:
+        return sum(1 for place, line in self.lines for _ in trials_in(line, place))
+
+    @overload
+    def __getitem__(self, index: int) -> Trial: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Trial]: ...
+    def __getitem__(self, index: int | slice) -> Trial | list[Trial]:
+        return list(self)[index]
+
+    def to(self, file: str | PathLike[str], *, overwrite: bool = False) -> "Trials":
+        """Write the rows to a file that every command reads; return its trials."""
+        check_values(file=file, overwrite=overwrite)
+        path = Path(fspath(file))
+        if path.exists() and not overwrite:
+            msg = f"{path} exists already"
+            raise OutputError(msg, hint="give another file, or overwrite=True")
+        with replaced_file(path) as out:
+            for line in _joined(self.lines):
+                out.write(line.strip() + b"\n")
+        return read(path)
 
     def frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
         """Return a data frame with one row per trial and the columns of `assay export table`.
 
+        One more column, grader_failures, says why graders could not judge a trial.
         By default it is one of pandas or, where that is not installed, of polars.
         """
-        rows = [table_row(trial, self.source) for trial in self]
+        trials = list(self)
+        rows = [table_row(trial, self.source) for trial in trials]
         columns = {name: [row[name] for row in rows] for name in COLUMNS}
+        columns["grader_failures"] = [
+            "\n".join(f"{name}: {why}" for name, why in (trial.grader_failures or {}).items())
+            or None
+            for trial in trials
+        ]
         return _frame_class(library)(columns)
 
     def __repr__(self) -> str:
@@ -60,6 +100,64 @@ class Trials:
         cells = [[_cell(row[name]) for name in _SHOWN_COLUMNS] for row in rows[:_SHOWN_ROWS]]
         more = "<div>… and more</div>" if len(rows) > _SHOWN_ROWS else ""
         return html_table(_SHOWN_COLUMNS, cells) + more
+
+
+def rows_of(trials: Iterable[Trial]) -> list[bytes]:
+    """Return a row for each of these trials, as a file has it."""
+    return [_row_of(for_disk(trial)) for trial in trials]
+
+
+def _row_of(trial: Trial) -> bytes:
+    if trial.entry_number is UNSET:
+        return msgspec.json.encode(trial.to_row())
+    row = TrialResult(
+        id=trial.id,
+        input=trial.input,
+        hint=trial.hint,
+        k=1,
+        trials=[to_entry(trial)],
+        metadata=trial.metadata,
+        spec_hash=trial.spec_hash,
+        identity=trial.identity,
+    )
+    return msgspec.json.encode(row)
+
+
+def _joined(lines: Lines) -> Iterator[bytes]:
+    """Yield the rows; trials of one prompt that come one by one are put into one row."""
+    found: dict[str, tuple[bytes, TrialResult, dict[str, Any]]] = {}
+    for place, line in lines:
+        if not is_trials_row(line):
+            yield line
+            continue
+        row, extra = decode_row(place, line, TrialResult)
+        _, first, _ = found.setdefault(row.id, (line, row, extra))
+        if first is not row:
+            first.trials += row.trials
+    for line, row, extra in found.values():
+        if row.k == len(row.trials):
+            yield line
+        else:
+            _count(row)
+            yield encode_row(row, extra)
+
+
+def _count(row: TrialResult) -> None:
+    from assay.stats.passk import pass_numbers  # late: numpy
+
+    row.trials.sort(key=lambda entry: entry.number)
+    row.k = len(row.trials)
+    causes = Counter(str(entry.failure.cause) for entry in row.trials if entry.failure)
+    row.failures = dict(causes) or UNSET
+    for name, value in pass_numbers(entry.pass_ for entry in row.trials).items():
+        setattr(row, name, value)
+
+
+def html_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table; the text of its cells is escaped."""
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _cell(value: Any) -> str:
@@ -86,9 +184,10 @@ def read(path: str | PathLike[str]) -> Trials:
     Raises:
         InputError: There is no such file, or it holds something else.
     """
+    if is_path(path) and Path(path).is_dir():
+        msg = f"{path} is a folder"
+        raise InputError(msg, hint="give a file that assay.run, assay capture or trials wrote")
+    check_values(file=path)
     file = Path(fspath(path))
-    if file.is_dir():
-        msg = f"{file} is a folder"
-        raise InputError(msg, hint="give a file that assay capture or assay trials wrote")
     detect_kind(file)
     return Trials(lambda: read_lines(file), str(file))

@@ -1,16 +1,21 @@
 """Compare runs: the same numbers, sentences and decisions as `assay compare` gives."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from html import escape
 from os import PathLike, fspath
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
 from assay.compare.names import name_runs
-from assay.compare.report import CompareOptions, Comparison, load_runs
+from assay.compare.report import CompareOptions, load_runs
 from assay.compare.report import compare as compare_runs
 from assay.errors import InputError, UsageError
+from assay.library.checks import check_values, is_path
+from assay.library.grading import trials_given
+from assay.library.run import Run
+from assay.library.trials import Trials, html_table
+from assay.records.files import temporary_folder
 from assay.report.comparison import (
     advice_lines,
     flip_lines,
@@ -136,15 +141,8 @@ def _pairs(sections: dict[str, Any]) -> Iterator[PairVerdict]:
         )
 
 
-def html_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table; the text of its cells is escaped."""
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
 def compare(  # noqa: PLR0913 - the options of the command
-    *runs: str | PathLike[str],
+    *runs: str | PathLike[str] | Trials | Run,
     margin: float = CompareOptions().margin,
     fail_on: GateName | None = None,
     sequential: bool = False,
@@ -157,10 +155,11 @@ def compare(  # noqa: PLR0913 - the options of the command
     """Compare two or more runs of the same prompts; the first is the baseline for the others.
 
     A run is a file that assay.run, `assay capture` or `assay trials` wrote, as a path or as
-    "LABEL:FILE". Prompts are paired; differences have 95 % intervals.
+    "LABEL:FILE"; or what assay.run, read or grade returned. Prompts are paired; differences have
+    95 % intervals.
 
     Args:
-        runs: The files, the baseline first.
+        runs: The runs, the baseline first.
         margin: Difference in pass rate below which runs count as the same.
         fail_on: Judge a gate, "regression" or "not-better"; see Verdict.gate.
         sequential: Judge the gate "regression" by a rule that may be asked after every batch of
@@ -175,13 +174,17 @@ def compare(  # noqa: PLR0913 - the options of the command
         InputError: A file is missing or is no result of Assay.
         UsageError: The arguments do not fit together.
     """
-    comparison = _compared(
-        [fspath(run) for run in runs],
-        CompareOptions(strategy=strategy, margin=margin, seed=seed, growing=sequential),
-        category_key,
-        cluster,
-        fail_on=fail_on,
-    )
+    check_values(margin=margin, fail_on=fail_on, sequential=sequential, strict=strict)
+    check_values(strategy=strategy, cluster=cluster, category_key=category_key, seed=seed)
+    _check_runs(runs)
+    if sequential and (fail_on != "regression" or margin == 0.0):
+        msg = 'sequential needs fail_on="regression" and a margin above 0'
+        raise UsageError(msg)
+    options = CompareOptions(strategy=strategy, margin=margin, seed=seed, growing=sequential)
+    with temporary_folder("assay-compare-") as folder:
+        files = [_file_of(run, number, folder) for number, run in enumerate(runs, 1)]
+        loaded = load_runs(name_runs(files), "auto", category_key, lambda *_: None, cluster)
+        comparison = compare_runs(loaded, options)
     if strict and comparison.warnings:
         msg = f"the runs differ: {comparison.warnings[0]}"
         hint = "compare runs made with the same prompts and settings, or leave out strict"
@@ -193,28 +196,23 @@ def compare(  # noqa: PLR0913 - the options of the command
     return Verdict(comparison.sections)
 
 
-def _compared(
-    runs: list[str],
-    options: CompareOptions,
-    category_key: str,
-    cluster: str | None,
-    *,
-    fail_on: GateName | None,
-) -> Comparison:
-    msg = ""
+def _check_runs(runs: tuple[Any, ...]) -> None:
+    if len(runs) == 1 and isinstance(runs[0], list | tuple):
+        msg = "the runs are in a list"
+        raise UsageError(msg, hint="give them one by one: assay.compare(before, after)")
     if len(runs) < 2:
         msg = "give at least two runs to compare"
-    elif not 0.0 <= options.margin < 1.0:
-        msg = f"margin is {options.margin}; give at least 0 and less than 1 (0.02 is two points)"
-    elif fail_on not in (None, *get_args(GateName.__value__)):
-        msg = f"fail_on is {fail_on!r}, and may be {' or '.join(get_args(GateName.__value__))}"
-    elif options.strategy not in get_args(Strategy.__value__):
-        msg = f"strategy is {options.strategy!r}, and may be weighted or statistical"
-    elif options.growing and (fail_on != "regression" or options.margin == 0.0):
-        msg = 'sequential needs fail_on="regression" and a margin above 0'
-    if msg:
-        raise UsageError(msg)
-    named = name_runs(runs)
-    return compare_runs(
-        load_runs(named, "auto", category_key, lambda label, path: None, cluster), options
-    )
+        raise UsageError(msg, hint='as in assay.compare("before.jsonl", "after.jsonl")')
+    for number, run in enumerate(runs, 1):
+        if not is_path(run) and not isinstance(run, Trials | Run):
+            msg = f"run {number} is a {type(run).__name__}"
+            raise UsageError(msg, hint="give a file, or what assay.run, read or grade returned")
+
+
+def _file_of(run: str | PathLike[str] | Trials | Run, number: int, folder: str) -> str:
+    """Return the file of a run; trials that are in none are written to one."""
+    if isinstance(run, str | PathLike):
+        return fspath(run)
+    path = f"{folder}/run-{number}.jsonl"
+    trials_given(run).to(path)
+    return path

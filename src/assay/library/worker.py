@@ -5,19 +5,22 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from assay import errors
-from assay.errors import AssayError
-from assay.pipeline.experiment_run import ExperimentProgress
+from assay.errors import AssayError, UsageError
+from assay.library.checks import in_python
+from assay.library.trials import trials_to_read
+from assay.pipeline.doubts import first_failure
 from assay.pipeline.run import BatchProgress, RunRequest, execute, plan
 from assay.pipeline.steps import Budget
 from assay.records.rows import decode_row, encode_row, read_lines
 from assay.records.spec import TrialSpec
+from assay.records.text import counted_noun
 from assay.records.trial import FinishedTrial, Trial, TrialEntry, TrialResult, to_entry
-from assay.records.trial.files import trials_in
 from assay.run.background import Background, Send
 
 
@@ -37,6 +40,40 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     most expensive one so far, or an even share."""
     trial: Trial | None
     """The trial that has just finished; None at the beginning."""
+
+
+def warn(text: str) -> None:
+    """Warn at the line of the program that called the library."""
+    warnings.warn(text, AssayWarning, stacklevel=2, skip_file_prefixes=(_PACKAGE,))
+
+
+_PACKAGE = str(Path(errors.__file__).parent)
+
+
+class Ungraded:
+    """Counts trials that a grader failed to judge."""
+
+    def __init__(self) -> None:
+        self._n_trials = self._n_broken = 0
+        self._first = ""
+
+    def add(self, trial: Trial) -> None:
+        self._n_trials += 1
+        if trial.grader_failures:
+            self._n_broken += 1
+            self._first = self._first or first_failure(trial.grader_failures)
+
+    @property
+    def words(self) -> str:
+        """What is to be said of them; nothing if there are none."""
+        were = "was" if self._n_broken == 1 else "were"
+        of = f"{self._n_broken} of {counted_noun(self._n_trials, 'trial')} {were}"
+        why = f"not graded because a grader failed (see grader_failures): {self._first}"
+        return f"{of} {why}" if self._n_broken else ""
+
+    def say(self) -> None:
+        if self.words:
+            warn(self.words)
 
 
 class _Started(msgspec.Struct, frozen=True, tag=True):
@@ -83,6 +120,7 @@ class Reader:
         self._source, self._on_progress = source, on_progress
         self._n_total = self._n_done = self._n_passed = 0
         self._cost_usd = 0.0
+        self._ungraded = Ungraded()
         self.is_over = False
         self.rows: deque[bytes] = deque()
         """Of trials that have finished and nobody has taken yet."""
@@ -101,17 +139,19 @@ class Reader:
             case _Finished(row, cost_usd):
                 self._n_done, self._cost_usd = self._n_done + 1, cost_usd
                 self.rows.append(row)
-                (trial,) = trials_in(row, self._source)
+                (trial,) = trials_to_read(row, self._source)
                 self._n_passed += trial.passed is True
+                self._ungraded.add(trial)
                 self._report_progress(trial)
             case _Note(text):
-                warnings.warn(text, AssayWarning, stacklevel=5)
+                warn(text)
             case _Failed(kind, words, hint):
                 raise getattr(errors, kind, AssayError)(words, hint=hint)
             case _Result(value):
                 self.value = msgspec.msgpack.decode(value)
             case _Over():
                 self.is_over = True
+                self._ungraded.say()
 
     def _report_progress(self, trial: Trial | None) -> None:
         if self._on_progress is not None:
@@ -136,7 +176,11 @@ def with_errors_sent(work: Callable[[Send], object]) -> Callable[[Send], None]:
                 send(_encode(_Result(msgspec.Raw(_encode(value)))))
             send(_encode(_Over()))
         except AssayError as error:
-            send(_encode(_Failed(type(error).__name__, error.message, error.hint)))
+            words = error.message
+            # Elsewhere in a message, such words may be those of an agent.
+            if words.startswith("--") or "does not support --" in words:
+                words = in_python(words)
+            send(_encode(_Failed(type(error).__name__, words, in_python(error.hint))))
         except BaseException as error:  # noqa: BLE001 - the program is told of it
             words = f"the run failed: {type(error).__name__}: {error}"
             send(_encode(_Failed("AssayError", words, traceback.format_exc())))
@@ -158,10 +202,18 @@ def compute(
     return reader.value
 
 
-def execute_request(make: Callable[[], RunRequest], send: Send) -> None:
+def execute_request(make: Callable[[], RunRequest], needs_grades: bool, send: Send) -> None:
     """Plan and execute a request; tell of what happens."""
     request = make()
     batch = plan(request)
+    if request.filters and not batch.specs and not batch.notes:
+        send(_encode(_Note(f"no prompt matches filters={list(request.filters)!r}")))
+    prompts = (spec.prompt for spec in batch.specs)
+    if needs_grades and not batch.graders:
+        for prompt in prompts:
+            if not prompt.graders and not prompt.expect:
+                msg = f"no grader judges the prompt {prompt.id!r}"
+                raise UsageError(msg, hint='give graders, as in graders=["contains"]')
     for note in batch.notes:
         if note.is_important:
             send(_encode(_Note(note.text)))
@@ -232,7 +284,7 @@ class _SendingProgress(BatchProgress):
                 yield key, _single(spec, done.entry)
 
 
-class SendingExperiment(ExperimentProgress):
+class SentTrials:
     """Tells how far the trials of an experiment are."""
 
     def __init__(self, send: Send) -> None:

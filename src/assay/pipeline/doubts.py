@@ -90,6 +90,13 @@ def _failed(
             yield (name, False), grade.reasoning or "no reasoning"
 
 
+def first_failure(broken: Mapping[str, str]) -> str:
+    """How a grader failed, in one line; the last line of a traceback often says most."""
+    name, why = next(iter(broken.items()))
+    lines = why.splitlines() or [""]
+    return f"{name}: {lines[0]}" + (f" … {lines[-1].strip()}" if len(lines) > 1 else "")
+
+
 def same_text(why: str, other: str | None) -> bool:
     """Whether two messages say the same, whatever their folders and durations."""
     if other is None or why == other:

@@ -200,9 +200,10 @@ class Usage(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
         """Add two usages; what neither knows stays unknown."""
         added: dict[str, Any] = {}
         for name in USAGE_NUMBERS:
-            known = [v for v in (getattr(self, name), getattr(other, name)) if v is not UNSET]
+            both = (getattr(self, name), getattr(other, name))
+            known = [value for value in both if isinstance(value, int | float)]
             added[name] = sum(known) if known else UNSET
-        source = other.cost_source if self.cost_source is UNSET else self.cost_source
+        source = self.cost_source or other.cost_source or UNSET
         return Usage(**added, cost_source=source)
 
 

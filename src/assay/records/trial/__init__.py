@@ -8,6 +8,7 @@ how the forms differ.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -317,7 +318,7 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
     def cost_usd(self) -> float | None:
         """What it cost; None if it is not known, 0 if the agent never got that far."""
         usage = self.usage or None
-        if usage is not None and (usage.cost_usd is not UNSET or usage.spent_usd):
+        if usage is not None and isinstance(usage.cost_usd, float | int):
             return usage.spent_usd
         return 0.0 if self.needs_rerun else None
 
@@ -351,10 +352,58 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
         )
 
     def to_row(self) -> dict[str, Any]:
-        """Return the fields of its row as plain values, for graders."""
-        row: dict[str, Any] = msgspec.to_builtins(self)
+        """Return the fields of its row as plain values; what is unknown is not among them."""
+        is_read = all(getattr(self, name) is not UNSET for name in self.__struct_fields__)
+        trial = for_disk(self) if is_read else self
+        row: dict[str, Any] = msgspec.to_builtins(trial)
         row.pop("trialMetadata", None)
         return row
+
+
+# What a trial does not have is UNSET, which leaves it out on disk. A Python program that reads
+# trials expects None there, and an empty list or dict where there may be several of something.
+
+
+def for_reading(trial: Trial) -> Trial:
+    """Return a trial as a program reads it; for_disk is the way back."""
+    read: Trial = _exchanged(trial, UNSET, None)
+    for name, kind in _SEVERAL.items():
+        if getattr(read, name) is None:
+            setattr(read, name, kind())
+    read.usage = read.usage or _exchanged(Usage(), UNSET, None)
+    return read
+
+
+def for_disk(trial: Trial) -> Trial:
+    """Return a trial that a program has read as it is written."""
+    made: Trial = _exchanged(trial, None, UNSET)
+    for name in _SEVERAL:
+        setattr(made, name, getattr(made, name) or UNSET)
+    made.usage = UNSET if made.usage == Usage() else made.usage
+    return made
+
+
+_SEVERAL: dict[str, type] = {
+    **dict.fromkeys(("grades", "grader_failures", "setup", "trial_metadata"), dict),
+    **dict.fromkeys(("errors", "earlier_grades", "turn_usage", "retried", "warnings"), list),
+}
+
+
+def _exchanged(value: Any, old: Any, new: Any) -> Any:
+    """Copy a record with another word for what it does not have; plain values stay as they are."""
+    if isinstance(value, msgspec.Struct):
+        made = copy(value)
+        for name in value.__struct_fields__:
+            field = getattr(value, name)
+            changed = new if field is old else _exchanged(field, old, new)
+            if changed is not field:
+                msgspec.structs.force_setattr(made, name, changed)
+        return made
+    if isinstance(value, list) and value and isinstance(value[0], msgspec.Struct):
+        return [_exchanged(one, old, new) for one in value]
+    if isinstance(value, dict):
+        return {key: _exchanged(one, old, new) for key, one in value.items()}
+    return value
 
 
 def verdict_fields(verdict: Verdict) -> dict[str, Any]:
@@ -405,9 +454,9 @@ def to_entry(trial: Trial, number: int | None = None) -> TrialEntry:
     )
 
 
-def of_entry(entry: TrialEntry, row: "TrialResult | FinishedTrial") -> Trial:
+def of_entry(entry: TrialEntry, row: "TrialResult | FinishedTrial | CaptureRow") -> Trial:
     """Return the trial that an entry stands for; row has what it shares with others."""
-    about = row if isinstance(row, TrialResult) else None
+    about = None if isinstance(row, FinishedTrial) else row
     metadata = {k: v for k, v in (about.metadata if about else {}).items() if k != "workspaceDir"}
     metadata |= entry.metadata or {}
     if entry.workspace_dir is not UNSET:

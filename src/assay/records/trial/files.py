@@ -23,7 +23,15 @@ from assay.records.rows import (
     refuse_other_bytes,
     without_lone_surrogates,
 )
-from assay.records.trial import NUMBER, PASS_FIELDS, Trial, entry_grade
+from assay.records.trial import (
+    NUMBER,
+    PASS_FIELDS,
+    CaptureRow,
+    Trial,
+    TrialEntry,
+    entry_grade,
+    of_entry,
+)
 from assay.records.trial.views import NO_JSON, RowForm
 
 HINT = "give what `assay capture`, `grade` or `trials` wrote"
@@ -111,7 +119,20 @@ def number_of(entry: dict[str, Any]) -> int:
     return int(entry.get(NUMBER, 1))
 
 
-# The trials of a file. Any program may have written it, so that a row may have less than ours.
+# The trials of a file.
+
+
+class _OwnRow(RowForm, CaptureRow, kw_only=True, rename="camel"):
+    """A row of either form as Assay writes it: everything in it is read."""
+
+    output: str | UnsetType = UNSET  # type: ignore[assignment]
+    trajectory: list[AnyStep] = msgspec.field(default_factory=list)
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    timing: Timing | UnsetType = UNSET  # type: ignore[assignment]
+    trials: list[TrialEntry] | None = None
+
+
+# Any program may have written a file, so that a row may have less than ours, or null for it.
 
 
 class _Attempt(msgspec.Struct, kw_only=True, rename="camel"):
@@ -120,7 +141,7 @@ class _Attempt(msgspec.Struct, kw_only=True, rename="camel"):
     trajectory: list[AnyStep] = []
     tool_errors: bool = False
     grades: dict[str, Grade] | None = None
-    usage: Usage = Usage()
+    usage: Usage | UnsetType = UNSET
     turn_usage: list[Usage] = []
     failure: Failure | None = None
     agent: AgentInfo | None = None
@@ -155,7 +176,24 @@ class _Row(RowForm, _Attempt, kw_only=True, rename="camel"):
     trials: list[_Entry] | None = None
 
 
-_ROWS = msgspec.json.Decoder(_Row)
+_OWN_ROWS, _OTHER_ROWS = msgspec.json.Decoder(_OwnRow), msgspec.json.Decoder(_Row)
+
+
+class _Rows:
+    """Decodes a row as one of ours or, if it is not quite one, what is needed of it."""
+
+    type = _Row  # for errors
+
+    def decode(self, line: bytes) -> _OwnRow | _Row:
+        try:
+            row = _OWN_ROWS.decode(line)
+        except msgspec.ValidationError:
+            return _OTHER_ROWS.decode(line)
+        is_whole = row.is_trials or row.timing is not UNSET
+        return row if is_whole else _OTHER_ROWS.decode(line)
+
+
+_ROWS: Any = _Rows()
 
 
 def trials_of(rows: RowFile) -> Iterator[tuple[Spot, Trial]]:
@@ -182,7 +220,10 @@ def trials_in(line: bytes, place: Place) -> Iterator[Trial]:
     yield from _trials(row, place)
 
 
-def _trials(row: _Row, place: Place) -> Iterator[Trial]:
+def _trials(row: _OwnRow | _Row, place: Place) -> Iterator[Trial]:
+    if isinstance(row, _OwnRow):
+        yield from _own_trials(row)
+        return
     if row.is_trials:
         for entry in row.trials or ():
             timing = _Timing(entry.duration, entry.first_response)
@@ -195,6 +236,19 @@ def _trials(row: _Row, place: Place) -> Iterator[Trial]:
     yield _trial(row, row, row.output, row.timing, row.score or UNSET, UNSET)
 
 
+def _own_trials(row: _OwnRow) -> Iterator[Trial]:
+    if not row.is_trials:
+        yield Trial(**{name: getattr(row, name) for name in CaptureRow.__struct_fields__})
+        return
+    for entry in row.trials or ():
+        trial = of_entry(entry, row)
+        # In tables and queries, metadata is that of the prompt: it is the same for all its trials.
+        trial.metadata = row.metadata
+        trial.cwd = entry.cwd or entry.workspace_dir
+        trial.spec_hash = row.spec_hash
+        yield trial
+
+
 def _trial(
     row: _Row,
     attempt: _Attempt,
@@ -204,17 +258,11 @@ def _trial(
     number: int | UnsetType,
 ) -> Trial:
     first_ms = timing.first_response
-    # For whoever reads a file, what it does not say is None; a trial that is written has UNSET.
-    known: dict[str, Any] = {
-        "hint": row.hint,
-        "failure": attempt.failure,
-        "agent": attempt.agent,
-        "session_id": attempt.session_id,
-    }
     return Trial(
         id=row.id,
         entry_number=number,
         input=row.input,
+        hint=UNSET if row.hint is None else row.hint,
         output=output,
         trajectory=attempt.trajectory,
         metadata=row.metadata or {},
@@ -226,11 +274,13 @@ def _trial(
         ),
         tool_errors=attempt.tool_errors,
         grade=grade,
-        grades=attempt.grades or {},
+        grades=attempt.grades or UNSET,
         usage=attempt.usage,
-        turn_usage=attempt.turn_usage,
-        setup=attempt.setup or {},
-        **known,
+        turn_usage=attempt.turn_usage or UNSET,
+        failure=attempt.failure or UNSET,
+        agent=attempt.agent or UNSET,
+        session_id=UNSET if attempt.session_id is None else attempt.session_id,
+        setup=attempt.setup or UNSET,
     )
 
 
