@@ -395,9 +395,10 @@ def _exchanged(value: Any, old: Any, new: Any) -> Any:
         made = copy(value)
         for name in value.__struct_fields__:
             field = getattr(value, name)
-            changed = new if field is old else _exchanged(field, old, new)
-            if changed is not field:
-                msgspec.structs.force_setattr(made, name, changed)
+            if field is old:
+                msgspec.structs.force_setattr(made, name, new)
+            elif isinstance(field, msgspec.Struct | list | dict):
+                msgspec.structs.force_setattr(made, name, _exchanged(field, old, new))
         return made
     if isinstance(value, list) and value and isinstance(value[0], msgspec.Struct):
         return [_exchanged(one, old, new) for one in value]
