@@ -197,20 +197,24 @@ _ROWS: Any = _Rows()
 
 
 def trials_of(rows: RowFile) -> Iterator[tuple[Spot, Trial]]:
-    """Yield every trial of a file, in the order of the file, with the spot of its row."""
-    for spot, row in rows.placed_rows(_ROWS):
+    """Yield every trial of a file, in the order of the file, with the spot of its row.
+
+    Tables and training data need no more than any program's row has, which is read in a third of
+    the time.
+    """
+    for spot, row in rows.placed_rows(_OTHER_ROWS):
         for trial in _trials(row, rows.place(spot)):
             yield spot, trial
 
 
 def trial_at(rows: RowFile, spot: Spot, number: int) -> Trial:
     """Read one trial again."""
-    row = rows.row_at(spot, _ROWS)
+    row = rows.row_at(spot, _OTHER_ROWS)
     return next(one for one in _trials(row, rows.place(spot)) if one.number == number)
 
 
 def trials_in(line: bytes, place: Place) -> Iterator[Trial]:
-    """Yield the trials of one row."""
+    """Yield the trials of one row, with everything that stands in it."""
     try:
         row = _ROWS.decode(line)
     except UNREADABLE as error:
