@@ -269,7 +269,7 @@ def site_packages(python: Path) -> Path:
 
 def run_pytest(tree: Path, words: Iterable[str], limit_s: float = LIMIT_S) -> int:
     """Run tests in a copy; return the exit code, 1 if they take too long."""
-    env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(
         [tree / ".venv/bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
         cwd=tree,
@@ -292,26 +292,40 @@ def tried(
 ) -> dict[str, object]:
     """Return what became of a mutant: noticed by the core, by marked tests only, or by none."""
     tree = trees.get()
-    path = tree / "src" / mutant.path
-    source = path.read_text()
     outcome, n_tests = "unreached", 0
-    try:
-        path.write_text(mutant.applied(source))
-        for suite, by_place in tests.items():
-            chosen_tests = sorted(by_place.get(mutant.place, ()))
-            if not chosen_tests:
-                continue
+    for suite, by_place in tests.items():
+        chosen_tests = sorted(by_place.get(mutant.place, ()))
+        if chosen_tests:
             n_tests += len(chosen_tests)
             outcome = "survived"
-            names = tree / "tests.txt"
-            names.write_text("".join(f"{name}\n" for name in chosen_tests))
-            if run_pytest(tree, ["-x", f"@{names}"]):
+            if notices(tree, mutant, chosen_tests):
                 outcome = suite
                 break
-    finally:
-        path.write_text(source)
-        trees.put(tree)
+    trees.put(tree)
     return asdict(mutant) | {"outcome": outcome, "tests": n_tests}
+
+
+def notices(tree: Path, mutant: Mutant, tests: list[str]) -> bool:
+    """Whether a test fails that passes without the mutant."""
+    path, names = tree / "src" / mutant.path, tree / "tests.txt"
+    source = path.read_text()
+    while tests:
+        names.write_text("".join(f"{name}\n" for name in tests))
+        path.write_text(mutant.applied(source))
+        code = run_pytest(tree, ["-x", f"@{names}"])
+        path.write_text(source)
+        if code == 0:
+            return False
+        ends = (tree / "pytest.log").read_text(errors="replace").splitlines()
+        said = [line for line in ends if line.startswith(("FAILED ", "ERROR "))]
+        failed = [name for name in tests if any(f" {name}" in line for line in said)]
+        if not failed:  # it hung, or no test could be collected
+            return True
+        first = max(failed, key=len)
+        if run_pytest(tree, [first]) == 0:
+            return True
+        tests = [name for name in tests if name != first]  # it fails in this copy anyway
+    return False
 
 
 def rows_of(path: Path) -> Iterator[dict[str, object]]:
