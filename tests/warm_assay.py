@@ -18,6 +18,7 @@ import builtins
 import contextlib
 import gc
 import importlib
+import io
 import os
 import pkgutil
 import resource
@@ -205,9 +206,20 @@ def enter(request: Request) -> None:
     os.environ.clear()
     os.environ.update(env)
     sys.path[0] = str(Path.cwd())
+    open_streams()
     # The only value that a process makes of its own while it is loaded.
     container._LABEL = f"assay-run={os.getpid()}-{time.time_ns()}"
     sys.argv = [f"{Path(assay.__file__).parent}/__main__.py", *args]
+
+
+def open_streams() -> None:
+    """Make the streams anew: those of this process know that they were not pipes or terminals."""
+    sys.stdin = open(0, encoding="utf-8", errors="strict", closefd=False)  # noqa: SIM115
+    out: Any = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if os.environ.get("PYTHONUNBUFFERED"):
+        out = io.TextIOWrapper(open(1, "wb", 0, closefd=False), "utf-8", write_through=True)  # noqa: SIM115
+    sys.stdout = out
+    sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
 
 
 def leave(code: int) -> NoReturn:
@@ -244,9 +256,6 @@ def run_many(control: socket.socket) -> NoReturn:
 
 def run_here(memory: "Memory") -> int:
     """Run one command to its end; give its exit code."""
-    sys.stdin = open(0, encoding="utf-8", errors="strict", closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
     try:
         main()
         code = 0
