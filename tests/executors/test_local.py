@@ -141,3 +141,19 @@ def test_an_interruption_while_workers_are_started_waits_for_those_that_began(
     with pytest.raises(KeyboardInterrupt):
         list(LocalExecutor(4).map(work, range(9), lost))
     assert ended.is_set()
+
+
+def test_a_signal_while_a_thread_starts_is_no_want_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python's own wait for a new thread breaks on an exception of a signal's handler."""
+
+    def interrupted(self: threading.Thread) -> None:
+        try:
+            raise Interrupted("interrupted")
+        finally:
+            raise RuntimeError("release unlocked lock")
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(Interrupted):
+        list(LocalExecutor(2).map(lambda n: n, range(3), lost))

@@ -217,7 +217,8 @@ def test_trials_that_are_stopped_and_a_provider_that_fails(play: Play, kind: Any
     assert seconds in command_of(steps[1])
     assert steps[1]["status"] != "completed"
     assert (Path(stopped["metadata"]["workspaceDir"]) / "started.txt").exists()
-    assert (stopped["usage"]["inputTokens"], stopped["usage"]["outputTokens"]) == (70, 30)
+    if kind.name != "opencode":  # it tells of tokens at the end of a step
+        assert (stopped["usage"]["inputTokens"], stopped["usage"]["outputTokens"]) == (70, 30)
     assert failed["failure"]["cause"] == "provider", failed
     assert failed["usage"]["inputTokens"] == 100
     assert [step["type"] for step in failed["trajectory"]].count("tool_call") == 1

@@ -54,6 +54,8 @@ class _Pool[T, R]:
             for thread in self._threads:
                 thread.start()
         except RuntimeError as error:  # the system has no more threads or memory
+            if error.__context__ is not None:  # a signal came while Python waited for a thread
+                raise error.__context__ from None
             msg = f"cannot start {len(self._threads)} worker threads: {error}"
             raise OutOfResources(msg, hint="use a smaller -j") from error
 
