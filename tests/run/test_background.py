@@ -82,7 +82,8 @@ from assay.run.background import Background
 def work(send):
     send(str(os.getpid()).encode())
     process.pause(600)
-print(Background(work).receive().decode(), flush=True)
+background = Background(work)  # kept: it ends with this object, too
+print(background.receive().decode(), flush=True)
 time.sleep(600)
 """
     caller = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)

@@ -25,6 +25,8 @@ from assay.records.spec import FunctionCall
 from assay.run import family, fork
 from assay.run.resources import lack_of
 
+_WAKE_S = 0.1
+"""No wait of the main thread is longer: a signal just before it is handled only afterwards."""
 _SHORTEST_WAIT_S = 0.01
 _WAIT_PER_PROCESS_S = 0.0002
 _active = 0
@@ -219,9 +221,12 @@ def raise_if_stopping() -> None:
 
 def pause(seconds: float) -> None:
     """Sleep; raise Interrupted as soon as stop_all is called."""
-    if _stopping.wait(seconds):
-        msg = "interrupted"
-        raise Interrupted(msg)
+    longest_s = _WAKE_S if threading.current_thread() is threading.main_thread() else seconds
+    until_s = time.monotonic() + seconds
+    while (left_s := until_s - time.monotonic()) > 0:
+        if _stopping.wait(min(left_s, longest_s)):
+            break
+    raise_if_stopping()
 
 
 class _Forked:
