@@ -90,7 +90,7 @@ def check_values(**values: Any) -> None:
         hint = ""
         if name == "env":
             msg = f"env is {value!r}; give a list of the names of variables"
-            hint = 'set a value with os.environ["NAME"] = "…", and give env=["NAME"]'
+            hint = 'put the value into os.environ, and give the name: env=["NAME"]'
         raise UsageError(msg, hint=hint)
 
 
