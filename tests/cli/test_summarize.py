@@ -88,7 +88,7 @@ def test_a_full_disk_is_said(assay: Callable[..., Any], results: Path):
     assert done.code == 1
     assert "/dev/full: No space left" in done.stderr
     with Path("/dev/full").open("wb") as full:
-        done = assay("summarize", results, stdout=full, env={"PYTHONUNBUFFERED": "1"})
+        done = assay("summarize", results, stdout=full)
     assert done.code == 1
     assert "No space left" in done.stderr
 

@@ -77,12 +77,11 @@ def refuse_existing(path: Path | None, *, overwrite: bool) -> None:
 @contextmanager
 def whole_output(path: Path | None, *, overwrite: bool) -> Iterator[BinaryIO]:
     """Yield a file to write to; the output appears only when everything went well."""
-    to_stdout = path is None or path == DASH
-    with _explained_errors("to stdout" if path is None or to_stdout else path):
-        if path is None or to_stdout:
-            with _copied_at_end(_stdout().buffer) as file:
-                yield file
-            return
+    if path is None or path == DASH:
+        with open_stdout() as out, _copied_at_end(out.buffer) as file:
+            yield file
+        return
+    with _explained_errors(path):
         refuse_existing(path, overwrite=overwrite)
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
