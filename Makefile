@@ -6,7 +6,7 @@ BIN    := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --reruns 1
 
-.PHONY: setup demo test test-all test-real test-browser test-ray test-container test-install test-recorded test-core lint bench golden plugin seed-coverage clean
+.PHONY: setup demo test test-all test-real test-browser test-ray test-container test-install test-recorded test-core lint bench golden plugin seed-coverage clean dist/assay.pyz
 
 setup: $(STAMP)
 
@@ -46,6 +46,10 @@ plugin: setup
 
 seed-coverage: setup
 	@$(BIN)/python scripts/seed_coverage.py
+
+# Assay's core in one file, for this Python and platform; see docs/without-installing.md.
+dist/assay.pyz: setup
+	@$(BIN)/python scripts/build_zipapp.py $@
 
 clean:
 	rm -rf .venv demo-out .mypy_cache .ruff_cache .pytest_cache

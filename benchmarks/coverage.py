@@ -1,6 +1,6 @@
 """Simulate how often the intervals hold the truth and how often verdict and gates alarm falsely.
 
-Run: python benchmarks/coverage.py [--quick] [--seed N] [--only sequential]; ends with 1 when a goal
+Run: python -m benchmarks.coverage [--quick] [--seed N] [--only PART]; ends with 1 when a goal
 is missed.
 Goals: 95 % intervals cover at least 90 % at each point and 93-97 % on average over n = 10..200,
 p = 0.5..0.95, k = 1 and 5; false alarms on identical agents at most 5 %, at each point. A point is
@@ -15,7 +15,7 @@ it uses, as a share of those of a fixed design that judges once by the same limi
 import argparse
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
@@ -48,43 +48,15 @@ from assay.stats.sequential import (
     look_at_rates,
 )
 from assay.stats.verdict import GateName, judge_difference, judge_gate
+from benchmarks import verdicts
+from benchmarks.builds import study_builds, study_erosion, study_judge, study_labels
+from benchmarks.edits import study_edits
+from benchmarks.study import Study
 
 PROMPTS = (10, 20, 30, 50, 100, 200)
 RATES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 # How alike the trials of one prompt are: 0 all prompts equal, 1 each prompt always or never passes.
 ICCS = (0.0, 0.2, 0.5, 0.9)
-
-
-@dataclass
-class Study:
-    """The share found at each point of a grid, against a goal."""
-
-    name: str
-    goal: str
-    n_repeats: int = 10**9
-    points: dict[tuple[object, ...], float] = field(default_factory=dict)
-
-    def passes(self) -> bool:
-        shares = list(self.points.values())
-        floor = 0.90 - 3.0 * (0.9 * 0.1 / self.n_repeats) ** 0.5
-        if self.goal == "coverage":
-            return min(shares) >= floor and 0.93 <= np.mean(shares) <= 0.97
-        if self.goal == "floor":
-            return min(shares) >= floor
-        if self.goal.startswith("cost"):
-            return float(np.mean(shares)) <= float(self.goal.removeprefix("cost"))
-        level = {"alarm25": 0.025, "alarm100": 0.1, "alarm200": 0.2}.get(self.goal, 0.05)
-        ceiling = level + 3.0 * (level * (1.0 - level) / self.n_repeats) ** 0.5
-        return self.goal == "info" or max(shares) <= ceiling
-
-    def row(self) -> str:
-        shares = np.array(list(self.points.values()))
-        worst = max if self.goal.startswith(("alarm", "cost")) else min
-        where = worst(self.points, key=lambda key: self.points[key])
-        verdict = "-" if self.goal == "info" else "pass" if self.passes() else "MISSED"
-        numbers = f"{shares.min():6.3f} {shares.mean():6.3f} {shares.max():6.3f}"
-        size = f"{len(shares):>4} {self.n_repeats if self.n_repeats < 10**9 else 'exact':>5}"
-        return f"{self.name:<51} {size} {numbers}  {verdict:<7} {where}"
 
 
 @dataclass(frozen=True)
@@ -113,14 +85,16 @@ def main() -> None:
         "--quick", action="store_true", help="coarser grid, fewer repeats, averages not judged"
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=["sequential"], help="run this part alone")
+    names = ["sequential", "builds", "verdicts"]
+    parser.add_argument("--only", choices=names, help="run this part alone")
     options = parser.parse_args()
     settings = make_settings(options.seed, quick=options.quick)
     print(f"seed {options.seed}; n points of the grid, repeats at each, share found")
     head = f"{'n':>4} {'reps':>5} {'min':>6} {'mean':>6} {'max':>6}"
     print(f"{'study':<51} {head}  {'goal':<7} worst at")
     start, missed = time.perf_counter(), 0
-    studies = study_sequential if options.only else run_studies
+    parts = {"sequential": study_sequential, "builds": study_life, "verdicts": study_verdicts}
+    studies = parts.get(options.only, run_studies)
     for study in studies(settings):
         # A third of the coarse grid is n = 10, where intervals are widest: the goal for the average
         # was set for the full grid and means nothing here.
@@ -152,6 +126,17 @@ def run_studies(settings: Settings) -> Iterator[Study]:
     yield study_several_runs(settings)
     yield from study_sequential(settings)
     yield from study_pooled(settings)
+    yield from study_verdicts(settings)
+    yield from study_life(settings)
+
+
+def study_life(settings: Settings) -> Iterator[Study]:
+    """Builds, anchors, judges: benchmarks/builds.py."""
+    yield from study_builds(settings.rng, settings.n_null_pairs // 3)
+    yield from study_edits(settings.rng, settings.n_null_pairs // 3)
+    yield from study_erosion(settings.rng, settings.n_null_pairs // 5)
+    yield from study_labels(settings.rng, settings.n_null_pairs)
+    yield from study_judge(settings.rng, settings.n_null_pairs)
 
 
 def cover_single_trials(name: str, interval: Callable, goal: str = "coverage") -> Study:
@@ -750,8 +735,7 @@ def study_recipe(settings: Settings) -> Iterator[Study]:
     for (n, margin), builds in product(RECIPE.items(), (1, 3)):
         found = simulate_pooled_gate(
             Difficulty(0.8, 0.5),
-            np.full(n, 8 * builds),
-            np.full(n, 8),
+            (np.full(n, 8 * builds), np.full(n, 8)),
             margin=margin,
             difference=0.1,
             n_repeats=size,
@@ -761,6 +745,17 @@ def study_recipe(settings: Settings) -> Iterator[Study]:
         red.points[key] = 1.0 - found.good_passes
         missed.points[key] = 1.0 - found.bad_stopped
     yield from (red, missed)
+
+
+def study_verdicts(settings: Settings) -> Iterator[Study]:
+    """Losses, and prompts that break in any order; see benchmarks/verdicts.py."""
+    rng, size = settings.rng, max(60, settings.n_null_pairs // 10)
+    found = verdicts.false_wins(rng, 4 * size)
+    yield Study("equal agents, B better, 8 % of B's failures lost", "alarm25", 4 * size, found)
+    for name, points in verdicts.missing_at_random(rng, size):
+        yield Study(name, "alarm150" if "unchanged" in name else "alarm25", size, points)
+    for name, points in verdicts.blind_spots(rng, size):
+        yield Study(name, "cost1.15" if "trials" in name else "alarm25", size, points)
 
 
 def draw_pairs(

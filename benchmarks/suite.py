@@ -84,7 +84,9 @@ def main(words: list[str]) -> int:
     began, load = time.monotonic(), os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pytest", "-p", "benchmarks.suite", *(words or AS_MAKE)]
-        done = subprocess.run(command, env=os.environ | {FOLDER: folder}, check=False)
+        env = {**os.environ, FOLDER: folder}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)  # as make does: else every process compiles again
+        done = subprocess.run(command, env=env, check=False)
         lines = [line for path in Path(folder).iterdir() for line in path.read_text().splitlines()]
     wall = time.monotonic() - began
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

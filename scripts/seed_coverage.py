@@ -2,9 +2,19 @@
 
 The items stand in tests/seed_coverage.toml. tests/docs/test_seed_coverage.py fails when the page is
 stale, when a named test does not exist, and when an item has no test.
+
+--prove checks that these tests prove something: for some items, drawn at random among those whose
+functions are named in the file, each function is replaced by one that returns None, and a test of
+the item must fail.
 """
 
+import argparse
 import ast
+import os
+import random
+import subprocess
+import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -30,9 +40,63 @@ stands.
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--prove", action="store_true", help="replace functions, run the tests")
+    parser.add_argument("--rows", type=int, default=40, help="how many items (default: 40)")
+    parser.add_argument("--seed", type=int, default=1, help="of the draw (default: 1)")
+    parser.add_argument("--only", nargs="*", help="these items instead, by id")
+    asked = parser.parse_args()
+    if asked.prove:
+        sys.exit(prove(asked.only or drawn(asked.rows, asked.seed)))
     PAGE.write_text(page(), encoding="utf-8")
     for problem in problems():
         print(problem)
+
+
+def drawn(n: int, seed: int) -> list[str]:
+    """Draw ids of items whose functions are named."""
+    ids = sorted(content()["functions"])
+    return random.Random(seed).sample(ids, min(n, len(ids)))
+
+
+def prove(ids: list[str]) -> int:
+    """Run the tests of items with each of their functions replaced; return 1 if none fails."""
+    tests = {item["id"]: tests_of(seed, item) for seed, _, item in all_items() if item["id"] in ids}
+    n_functions, unproven = 0, []
+    with tempfile.TemporaryDirectory() as scratch:
+        env = {**os.environ, "ASSAY_SEED_PROJECT": f"{scratch}/project"}
+        wanted = list(dict.fromkeys(name for names in tests.values() for name in names))
+        if said := failures(wanted, env):
+            print(f"These fail already, with nothing replaced:\n{said}")
+            return 1
+        for item in ids:
+            for function in content()["functions"][item]:
+                n_functions += 1
+                said = failures(tests[item], {**env, **replacing(function)})
+                print(f"{'proven  ' if said else 'UNPROVEN'} {item}: {function}", flush=True)
+                unproven += [] if said else [item]
+    proven = len(ids) - len(set(unproven))
+    print(f"{proven} of {len(ids)} items are proven ({n_functions} functions were replaced).")
+    return bool(unproven)
+
+
+def replacing(function: str) -> dict[str, str]:
+    """Give the variables that replace a function in every process that is started."""
+    path = f"{ROOT / 'scripts' / 'prove'}:{os.environ.get('PYTHONPATH', '')}".rstrip(":")
+    return {"PYTHONPATH": path, "ASSAY_PROVE": function}
+
+
+def failures(tests: list[str], env: dict[str, str]) -> str:
+    """Run tests; return what pytest says if one fails, else nothing."""
+    # Plain: pytest loads the modules of plugins, which Assay's are, itself to rewrite assertions.
+    options = ["-q", "-x", "--assert=plain", "--tb=line", "-p", "no:cacheprovider"]
+    argv = [sys.executable, "-m", "pytest", *options, *tests]
+    done = subprocess.run(
+        argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600, check=False
+    )
+    if done.returncode not in (0, 1):
+        sys.exit(f"pytest could not run {tests}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout[-4000:] if done.returncode else ""
 
 
 def page() -> str:

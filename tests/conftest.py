@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PIP_CACHE_DIR", str(Path(before, "pip")))
         # Assay makes workspaces only where no agent files stand above, as they may in a HOME.
         folder = tempfile.mkdtemp(prefix="assay-tests-", dir="/var/tmp")
-        os.environ["XDG_CACHE_HOME"] = folder
+        os.environ["XDG_CACHE_HOME"] = os.environ["XDG_STATE_HOME"] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         if config.getoption("numprocesses", default=None):
             config.pluginmanager.register(Watchdog())
@@ -142,7 +142,7 @@ BY_FIXTURE = {
     "axe": "browser",
     "ray_nodes": "ray",
     "podman": "container",
-    **dict.fromkeys(("bare", "bun", "harbor", "installed"), "install"),
+    **dict.fromkeys(("bare", "bun", "harbor", "installed", "reference"), "install"),
     **dict.fromkeys(("new_node", "prettier", "trl_python"), "install"),
 }
 """What a test that uses a fixture needs besides this checkout, as a marker."""
@@ -361,7 +361,7 @@ class WarmProcess(subprocess.Popen[str]):
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the exit code."""
         if self.returncode is None:
-            if not select.select([self._connection], [], [], timeout)[0]:
+            if not _readable([self._connection.fileno()], timeout):
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
             self.returncode = int(self._answers.readline())
             self._answers.close()
@@ -394,7 +394,7 @@ class WarmAssays:
         self, words: list[str], cwd: Path, env: Mapping[str, str], stdin: bytes, timeout: float
     ) -> "subprocess.CompletedProcess[bytes]":
         """Run assay to its end, like subprocess.run; in a new process if a copy would differ."""
-        if not (self.can_copy(env) and len(stdin) <= select.PIPE_BUF):  # else it must fit a pipe
+        if not (self.can_copy(env) and len(stdin) <= PIPE_BYTES):
             return subprocess.run(
                 [sys.executable, "-m", "assay", *words],
                 cwd=cwd,
@@ -405,6 +405,8 @@ class WarmAssays:
                 check=False,
             )
         (given, feed), (out, to_out), (err, to_err) = os.pipe(), os.pipe(), os.pipe()
+        if len(stdin) > select.PIPE_BUF:
+            fcntl.fcntl(feed, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         os.write(feed, stdin)
         os.close(feed)
         how = "once" if words and words[0] in NEED_OWN_PROCESS else "again"
@@ -489,6 +491,10 @@ class WarmAssays:
         """End the processes."""
         for process in self._processes:
             process.communicate()
+
+
+PIPE_BYTES = 1 << 20
+"""What a pipe can hold at most; everything is written before anyone reads."""
 
 
 STARTS_NOTHING = {
@@ -613,6 +619,14 @@ def _settings(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name.startswith(OF_INTERPRETER)}
 
 
+def _readable(fds: Sequence[int], seconds: float | None) -> list[int]:
+    """Wait until some of these can be read, or have ended; select takes none beyond 1023."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return [fd for fd, _ in poll.poll(None if seconds is None else seconds * 1000)]
+
+
 def _read_to_end(fds: list[int], seconds: float) -> list[bytes]:
     """Read pipes until nobody has them open for writing, and close them."""
     deadline = time.monotonic() + seconds
@@ -620,7 +634,7 @@ def _read_to_end(fds: list[int], seconds: float) -> list[bytes]:
     try:
         waiting = set(fds)
         while waiting:
-            ready = select.select(list(waiting), [], [], max(0.0, deadline - time.monotonic()))[0]
+            ready = _readable(list(waiting), max(0.0, deadline - time.monotonic()))
             if not ready:
                 raise TimeoutError
             for fd in ready:
@@ -1052,6 +1066,16 @@ def bun() -> Path:
     return found
 
 
+REFERENCE = "@plaited/agent-eval-harness@0.12.2"
+
+
+@pytest.fixture(scope="session")
+def reference(bun: Path) -> list[str]:
+    """The command of the reference harness."""
+    folder = _runtime(REFERENCE.replace("/", "+"), REFERENCE) / "node_modules/.bin"
+    return [str(bun / "bun"), str(folder / "agent-eval-harness")]
+
+
 @pytest.fixture(scope="session")
 def new_node() -> Path:
     """The folder with a Node.js that runs TypeScript, for PATH."""
@@ -1060,13 +1084,13 @@ def new_node() -> Path:
     return found
 
 
-def _runtime(package: str) -> Path:
+def _runtime(name: str, package: str = "") -> Path:
     root = Path(os.environ.get("ASSAY_TEST_CACHE") or Path.home() / ".cache" / "assay-tests")
     root.mkdir(parents=True, exist_ok=True)
-    folder = root / package
-    with _locked(root / f"{package}.lock"):
+    folder = root / name
+    with _locked(root / f"{name}.lock"):
         if not folder.exists():
-            _install(folder, [package])
+            _install(folder, [package or name])
     return folder
 
 
@@ -1102,3 +1126,12 @@ def ray_cluster(ray_nodes: Any) -> Any:
         ray_nodes.second = ray_nodes.add_node(**RAY_NODE)
         ray_nodes.wait_for_nodes()
     return ray_nodes
+
+
+@pytest.fixture(autouse=True)
+def _ray_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runs of the library be copies of this process, although another test has loaded Ray.
+
+    Ray is not connected here: its own tests have processes of their own.
+    """
+    monkeypatch.delitem(sys.modules, "ray._raylet", raising=False)

@@ -25,18 +25,19 @@ NAMES = """
 HOOKS = {
     Adapter: """
         check_trials command content_hash dialogue first_start_alone forgets instructions_file
-        linger_s name offers_mcp_servers plain_text provider read reads reads_in_home skills_folder
-        timeout_ms watch
+        linger_s name offers_mcp_servers plain_text provider provider_settings read reads
+        reads_in_home skills_folder
+        timeout_ms warnings watch
     """,
     Watch: "ended events feed output over_limit result session_id",
     Grader: """
         asks changes child_function file_options files folder freeze grade grade_many load name
-        only_computes sees version wants_snapshot
+        only_computes sees version wants_repository wants_snapshot
     """,
     Executor: "connect map",
     World: "env evidence hidden hidden_env mcp_servers mounts repetitive visible",
-    Benchmark: "files fit_trials grades_failed_trials graders needs_workspace prepare_process "
-    "prompts world",
+    Benchmark: "check_output files fit_trials grades_failed_trials graders needs_workspace "
+    "prepare_process prompts world",
 }
 """What a plugin of each kind may define."""
 REQUIRED = {"command", "read", "grade", "version", "map", "prompts"}

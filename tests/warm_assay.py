@@ -234,7 +234,7 @@ def leave(code: int) -> NoReturn:
 def run_many(control: socket.socket) -> NoReturn:
     """Run the commands that come over a socket, as if each were in a new process."""
     memory = Memory()
-    for _ in range(MOST_COMMANDS):
+    for n_left in reversed(range(MOST_COMMANDS)):
         request = receive(control)
         if request is None:
             break
@@ -242,7 +242,7 @@ def run_many(control: socket.socket) -> NoReturn:
         enter(request)
         code = run_here(memory)
         usual = code in USUAL_CODES and threading.active_count() == 1 and memory.is_whole()
-        if not usual:
+        if not (usual and n_left):
             # Without a line break: this was the last. What it had to load is loaded for the next.
             control.sendall(" ".join([str(code), *memory.new_modules()]).encode())
             break

@@ -33,6 +33,10 @@ class InputError(AssayError):
     """A file, a row or a value cannot be used; the message names the place."""
 
 
+class MissingPackage(InputError, ImportError):
+    """A package is not there that only some commands need, as numpy in assay.pyz."""
+
+
 class OutputError(AssayError):
     """A result cannot be written; what was written before is intact."""
 

@@ -112,6 +112,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Links to make before the start, at such paths as well, and where each of them leads."""
     pass_env: tuple[str, ...] = ()
     """Our environment variables that an isolated agent gets."""
+    home_env: tuple[str, ...] = ()
+    """Our variables that lead to the user's own settings: an agent with a HOME of its own, which
+    has all others, does not get these unless env has them."""
     keep: tuple[str, ...] = ()
     """Globs of files to keep with the raw streams, below HOME (~/…), Ask.scratch or the workspace;
     {session_id} stands for the agent's session, {session_id:8} for its first eight letters."""
@@ -227,10 +230,19 @@ class Adapter:
     """The file of a project that it reads before every task."""
     content_hash: str | None = None
     """Stands for the program's version and the options in the identity of trials."""
+    warnings: Sequence[str] = ()
+    """What the user should know about the options; --strict makes errors of them."""
 
     def command(self, ask: Ask) -> Command:
         """Return the command that puts one turn to the agent."""
         raise NotImplementedError
+
+    def provider_settings(self) -> dict[str, Any]:
+        """Return what of the user's own settings an agent gets in another HOME: endpoint and model.
+
+        They are part of a trial's identity and have no keys in them.
+        """
+        return {}
 
     def read(self, recording: Recording) -> Reading:
         """Read a whole recording into steps, answers, usage and outcome."""
@@ -420,6 +432,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reference: str | None = None
     row: dict[str, Any] = {}
     """The whole row as it is on disk."""
+    env: dict[str, str] = {}
+    """Variables for programs that the grader starts: GIT_DIR and others, with which git compares
+    the workspace with what it was before the agent started; see Grader.wants_repository."""
 
     @property
     def evidence(self) -> dict[str, Any]:
@@ -465,6 +480,11 @@ class Grader:
     @_default
     def wants_snapshot(self) -> bool:
         """Whether the row must say in `changes` what the agent changed in its folder."""
+        return False
+
+    @_default
+    def wants_repository(self) -> bool:
+        """Whether Trial.env must lead git to what the workspace was before the agent started."""
         return False
 
     @_default
@@ -638,6 +658,13 @@ class Benchmark:
     def graders(self) -> Sequence[PluginRef]:
         """Return the graders this benchmark is scored with; the user may name more."""
         return ()
+
+    def check_output(self, output: Path) -> None:
+        """Raise an InputError if the rows of an output are not those that were recorded.
+
+        It is asked before scores are shown, if seal.json beside the output names the benchmark, or
+        the evidence of the first row does.
+        """
 
     def fit_trials(self, specs: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
         """Return the trials, with limits that their tasks ask for; called before anything runs.

@@ -89,6 +89,14 @@ def grader(ref: PluginRef) -> Grader:
     return _built(Grader, "assay.graders", ref)
 
 
+def computes(name: str) -> bool:
+    """Whether a built-in grader only computes: its grades cost nothing."""
+    if name not in BUILT_IN["assay.graders"]:
+        return False
+    found = _load("assay.graders", name)
+    return isinstance(found, type) and issubclass(found, Grader) and found.only_computes
+
+
 def executor(ref: PluginRef) -> Executor:
     """Build the executor that ref names."""
     return with_defaults(Executor, _build("assay.executors", ref))
@@ -97,6 +105,60 @@ def executor(ref: PluginRef) -> Executor:
 def benchmark(ref: PluginRef) -> Benchmark:
     """Return the benchmark that ref names, built once: its worlds hold what a trial needs."""
     return _built(Benchmark, "assay.benchmarks", ref)
+
+
+_SEAL = "seal.json"
+_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+
+
+_LONGEST_ROW = 64 * 1024 * 1024
+
+
+class _Evidence(msgspec.Struct, frozen=True):
+    benchmark: str = ""
+
+
+class _About(msgspec.Struct, frozen=True):
+    evidence: _Evidence = _Evidence()
+
+
+class _FirstRow(msgspec.Struct, frozen=True):
+    metadata: _About = _About()
+    trials: list["_FirstRow"] = []
+
+
+def check_output(path: Path) -> None:
+    """Let the benchmark of an output say whether its rows are as they were recorded.
+
+    It is named by seal.json beside the output, or by the evidence of the first row. Raises an
+    InputError if they are not. Without a benchmark, or without its plugin, there is no check.
+    """
+    for name in (_sealed_by(path), _played_in(path)):
+        if name and _PLAIN_NAME.fullmatch(name):
+            try:
+                found = benchmark(PluginRef(name=name))
+            except PluginError:
+                return
+            found.check_output(path)
+            return
+
+
+def _sealed_by(path: Path) -> str:
+    try:
+        seal = path.with_name(_SEAL).read_bytes()
+        return msgspec.json.decode(seal, type=_Evidence).benchmark
+    except (OSError, *UNREADABLE):
+        return ""
+
+
+def _played_in(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            row = msgspec.json.decode(file.readline(_LONGEST_ROW), type=_FirstRow)
+    except (OSError, *UNREADABLE):
+        return ""
+    names = (one.metadata.evidence.benchmark for one in (row, *row.trials))
+    return next(filter(None, names), "")
 
 
 def with_defaults[P](base: type[P], plugin: Any) -> P:

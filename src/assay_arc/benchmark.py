@@ -24,9 +24,11 @@ from assay.plugin import (
     TrialSpec,
 )
 from assay_arc import GameProblem
+from assay_arc.cards import RESULTS, check_rows
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games, pick_game
 from assay_arc.log import DisplayOptions, Limits
 from assay_arc.online import read_online_run
+from assay_arc.store import META, stored_run
 from assay_arc.world import GameWorld, hide_process, write_launchers
 
 KEPT_LOG = "game.jsonl"
@@ -57,6 +59,8 @@ class ArcBenchmark(Benchmark):
     """Play on the official server: see OnlineRun in online.py."""
     memory_file: bool = False
     """Ask the agent to keep notes in a file of its folder."""
+    advice: str = ""
+    """Text that the agent is told after the task."""
     logs_dir: str | None = None
     """Where event logs are written. Default: with the raw streams."""
     logs_prefix: str = ""
@@ -73,6 +77,8 @@ class ArcBenchmark(Benchmark):
         text = player_prompt(self._limits, mcp=self.mcp, shows=self._shows)
         if self.memory_file:
             text = f"{text}\n\n{MEMORY}"
+        if self.advice:
+            text = f"{text}\n\n{self.advice}"
         for info in self.chosen_games():
             metadata = {
                 "game": info.game_id,
@@ -131,6 +137,11 @@ class ArcBenchmark(Benchmark):
     def graders(self) -> Sequence[PluginRef]:
         """Name the grader that reads the world's evidence."""
         return (PluginRef(name="arc"),)
+
+    def check_output(self, output: Path) -> None:
+        """Refuse rows that are not as Assay wrote them, or that say more than their logs."""
+        if (output.parent / META).is_file() and output.name == RESULTS:
+            check_rows(stored_run(output.parent, imported=False))
 
     @property
     def _limits(self) -> Limits:

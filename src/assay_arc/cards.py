@@ -2,7 +2,7 @@
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +32,19 @@ from assay_arc.scoring import (
     game_failure,
     score_game,
 )
+from assay_arc.seal import digests, write_seal
 from assay_arc.store import (
     CARD,
     META,
     RECORDED,
     SCORES,
+    UNVERIFIED,
     EnvironmentScore,
     EnvironmentScores,
     GameRow,
     LevelScore,
     PlayRow,
+    ReportedAgent,
     RunMeta,
     Scorecard,
     StoredRun,
@@ -209,6 +212,7 @@ def _play_rows(one: PlayedTrial, formula: str) -> list[PlayRow]:
                 trial=one.trial,
                 play=play.index,
                 score_percent=_percent(chosen),
+                level_scores_percent=list(_level_percents(chosen)),
             )
         )
     return rows
@@ -253,6 +257,12 @@ def _percent(score: Score) -> float | None:
     if score.score_fraction is not None:
         return score.score_fraction * 100
     return score.score_percent
+
+
+def _level_percents(score: Score) -> Sequence[float]:
+    if score.level_scores_fraction is not None:
+        return [fraction * 100 for fraction in score.level_scores_fraction]
+    return score.level_scores_percent or ()
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -305,6 +315,10 @@ class _Usage(msgspec.Struct, rename="camel"):
     reasoning_tokens: int | None = None
 
 
+class _RowScore(msgspec.Struct):
+    score: float | None = None
+
+
 class _Entry(msgspec.Struct, rename="camel"):
     """One trial: the part of a capture or of an entry of trials that is needed here."""
 
@@ -313,6 +327,10 @@ class _Entry(msgspec.Struct, rename="camel"):
     usage: _Usage | None = None
     failure: Failure | None = None
     trajectory: list[StepTime] = []
+    agent: dict[str, Any] = {}
+    setup: dict[str, Any] = {}
+    score: _RowScore | float | None = None
+    """The grade of a capture; of an entry of trials, its score alone."""
 
     @property
     def effort(self) -> AgentEffort:
@@ -349,10 +367,15 @@ def read_entries(folder: Path) -> Iterator[tuple[str, int, _Entry]]:
                 yield row.id, int(row.metadata.get("trial", 1)), row
 
 
-def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[str, str]]:
-    """Return every measured trial of a run, and why each of the others is not measured."""
+def derive_played(
+    folder: Path, meta: RunMeta, *, sealed: bool = True
+) -> tuple[list[PlayedTrial], dict[str, str]]:
+    """Return every measured trial of a run, and why each of the others is not measured.
+
+    sealed: whether the marks of an import are known to be those that we gave.
+    """
     if (folder / PLAYED).is_file():  # an imported run
-        return [_derive_again(folder, one) for one in read_played(folder)], {}
+        return [_derive_again(folder, one, sealed=sealed) for one in read_played(folder)], {}
     if not (folder / RESULTS).is_file():
         msg = f"{folder} has neither {RESULTS} nor {PLAYED}, so there is nothing to score"
         raise StoreProblem(msg)
@@ -373,58 +396,214 @@ def derive_played(folder: Path, meta: RunMeta) -> tuple[list[PlayedTrial], dict[
     return list(played.values()), {name: why for name, why in lost.items() if name not in played}
 
 
+def read_agents(folder: Path) -> list[ReportedAgent]:
+    """What the agents said about themselves, one entry for all trials in which it is the same."""
+    by_trial = {trial_id: entry for trial_id, _, entry in read_entries(folder)}
+    found: dict[bytes, ReportedAgent] = {}
+    for trial_id, entry in by_trial.items():
+        model, version = (entry.agent.get(name) for name in ("model", "version"))
+        one = ReportedAgent(
+            model=str(model) if model else None,
+            version=str(version) if version else None,
+            setup=entry.setup,
+        )
+        key = msgspec.json.encode(one, order="sorted")
+        found.setdefault(key, one).trials.append(trial_id)
+    return [one for one in found.values() if one.model or one.setup]
+
+
+def read_tampering(folder: Path) -> dict[str, list[str]]:
+    """What players did to files that are not their own and to their games, by trial."""
+    found: dict[str, list[str]] = {}
+    for trial_id, _, entry in read_entries(folder):
+        said = [str(words) for words in entry.evidence.get("tampered", ())]
+        failure = entry.evidence.get("failure") or {}
+        if failure.get("cause") == "agent_crash":
+            said.append(str(failure.get("message")))
+        if said:
+            found[trial_id] = said
+    return found
+
+
 def missing_logs(folder: Path) -> list[str]:
     """The logs of measured trials that are not in the folder of a run."""
+    return [name for name in log_names(folder) if not (folder / name).is_file()]
+
+
+def log_names(folder: Path) -> list[str]:
+    """The logs of measured trials, as the rows name them."""
     if (folder / PLAYED).is_file():
         names = [one.log for one in read_played(folder) if one.log]
-    else:
+    elif (folder / RESULTS).is_file():
         names = [
             str(entry.evidence["log"])
             for _, _, entry in read_entries(folder)
             if entry.evidence.get("log")
             and (entry.failure is None or entry.failure.cause.measures_agent)
         ]
-    return [name for name in dict.fromkeys(names) if not (folder / name).is_file()]
+    else:
+        names = []
+    return list(dict.fromkeys(names))
 
 
-def mark_scores(run: StoredRun, mark: str) -> None:
-    """Change how far the scores of a run can be trusted, and nothing else in them."""
+DERIVED = (CARD, SCORES)
+
+
+def read_card(run: StoredRun) -> Scorecard:
+    """The scores that follow from the logs of a run.
+
+    They are read from scorecard.json only where the seal shows that it is the one that was derived
+    from these logs. Raises if it says anything else. A run whose logs or rows are not as they were
+    is marked as unverified.
+    """
+    if run.problem:
+        raise contradiction(run, run.problem)
+    card, seal = _stored_card(run), run.seal
+    changed = seal.changed(run.folder) if seal else []
+    kept = [name for name in changed if name not in DERIVED]
+    if seal and CARD in seal.files and CARD not in changed:
+        if SCORES in changed:
+            raise contradiction(run, f"{SCORES} was changed: {_score_of(card)} are the scores")
+        for name in kept[:1]:
+            run.distrust(_damage(run.folder, name))
+        return _distrusted(card) if kept else card
+    if kept:
+        raise contradiction(run, f"{CARD} was changed, and so was {kept[0]}")
+    derived = derive_card(run, card.formula)
+    if derived is None:  # of the reference, which keeps no logs
+        return card
+    if words := card_difference(card, derived, exactly=seal is not None):
+        raise contradiction(run, words)
+    return derived
+
+
+def derive_card(run: StoredRun, formula: str | None = OFFICIAL) -> Scorecard | None:
+    """Compute the scores of a run from its logs; None if it has nothing to derive them from."""
+    if not any((run.folder / name).is_file() for name in (PLAYED, RESULTS)):
+        return None
+    played, lost = derive_played(run.folder, run.meta, sealed=run.seal is not None)
+    return score_card(run.meta, played, formula or OFFICIAL, not_measured=lost)
+
+
+def check_sealed(run: StoredRun) -> None:
+    """Raise if the metadata, the rows or the logs of a sealed run are not as they were."""
+    if run.problem:
+        raise contradiction(run, run.problem)
+    changed = run.seal.changed(run.folder) if run.seal else []
+    for name in (name for name in changed if name not in DERIVED):
+        msg = f"run {run.meta.run_id}: {_damage(run.folder, name)}"
+        shown = f"assay arc report {run.meta.run_id}{run.store.option}"
+        raise StoreProblem(msg, hint=f"put the file back; the scores of before: {shown}")
+
+
+def check_rows(run: StoredRun) -> None:
+    """Raise if rows say more than their logs give: by the seal, or else by the logs themselves."""
+    check_sealed(run)
+    if run.seal is not None:
+        return
+    for trial_id, _, entry in read_entries(run.folder):
+        log = entry.evidence.get("log")
+        said = entry.score.score if isinstance(entry.score, _RowScore) else entry.score
+        if log and said is not None:
+            result = derive_result(read_log(find_log(run.folder, str(log))))
+            percent = _percent(score_game(result))
+            if percent is not None and _differ(said * 100, percent):
+                words = f"{RESULTS} says {said * 100:.2f}, but its log gives {percent:.2f}"
+                raise contradiction(run, f"{trial_id}: {words}")
+
+
+def primary_files(folder: Path) -> list[str]:
+    """The names of what scores are derived from: rows and logs."""
+    return [RESULTS, PLAYED, *log_names(folder)]
+
+
+def seal_run(folder: Path, meta: RunMeta, files: Mapping[str, str] | None = None) -> None:
+    """Write run-meta.json, and seal it with its files; their digests are those of now, or files."""
+    if files is None:
+        files = digests(folder, [*primary_files(folder), *DERIVED])
+    write_seal(folder, meta, files)
+    write_json(folder / META, meta)
+
+
+def _stored_card(run: StoredRun) -> Scorecard:
     try:
-        card = run.card()
-    except StoreProblem:
-        return  # there are no scores to mark
-    for trial in (trial for game in card.games for trial in game.trials):
-        trial.verified = mark if trial.state != "NOT_PLAYED" else trial.verified
-    card.verified = _weakest([trial for game in card.games for trial in game.trials])
-    write_json(run.folder / CARD, card)
-    write_json(run.folder / SCORES, build_environment_scores(card))
+        return read_json(run.folder / CARD, Scorecard)
+    except StoreProblem as problem:
+        msg = f"run {run.meta.run_id}: {problem.message} (status: {run.meta.status})"
+        again = f"assay arc rescore {run.meta.run_id} --write{run.store.option}"
+        hint = f"create it again with: {again}"
+        if run.is_unfinished:
+            hint = f"continue the run with: {run.resume_command}"
+        raise StoreProblem(msg, hint=hint) from None
 
 
-def write_scores(
-    folder: Path,
-    run_id: str,
-    played: list[PlayedTrial],
+def contradiction(run: StoredRun, words: str) -> StoreProblem:
+    msg = f"run {run.meta.run_id}: {words}"
+    hint = f"put it right from the logs with: assay arc verify {run.meta.run_id}{run.store.option}"
+    return StoreProblem(msg, hint=hint)
+
+
+def _damage(folder: Path, name: str) -> str:
+    what = "was changed after the run" if (folder / name).is_file() else "is missing"
+    return f"{name} {what}"
+
+
+def _distrusted(card: Scorecard) -> Scorecard:
+    for trial in (trial for game in card.games for trial in game.trials if trial.verified):
+        trial.verified = UNVERIFIED
+    card.verified = UNVERIFIED
+    return card
+
+
+def _score_of(card: Scorecard) -> str:
+    return "no score" if card.percent is None else f"{card.percent:.2f} / 100"
+
+
+def card_difference(found: Scorecard, derived: Scorecard, *, exactly: bool) -> str | None:
+    """Say what a card says that its logs do not; not exactly: only its scores and counts."""
+    if _differ(found.percent, derived.percent):
+        return f"{CARD} says {_score_of(found)}, but its logs give {_score_of(derived)}"
+    games = {game.id: game for game in derived.games}
+    if [game.id for game in found.games] != list(games):
+        names = (", ".join(one.id for one in card.games) or "none" for card in (found, derived))
+        return "{} has the games {}, but its logs are of {}".format(CARD, *names)
+    for game in found.games:
+        for name in ("percent", "n_levels", "actions", "resets"):
+            said, true = getattr(game, name), getattr(games[game.id], name)
+            if _differ(said, true):
+                return f"{CARD} says {name} {said} of {game.id}, but its log gives {true}"
+    if exactly and msgspec.json.encode(found) != msgspec.json.encode(derived):
+        return f"{CARD} was changed after the run; its scores are still {_score_of(derived)}"
+    return None
+
+
+def _differ(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is not other
+    return abs(one - other) > 1e-9
+
+
+def score_card(
+    meta: RunMeta,
+    played: Sequence[PlayedTrial],
     formula: str = OFFICIAL,
     *,
     not_measured: dict[str, str] | None = None,
-    spent: RunMeta | None = None,
 ) -> Scorecard:
-    """Write both files; without not_measured, the card has what run-meta.json says of it.
+    """The card of a run; meta says what the run took where that is not known of its trials."""
+    card = build_card(meta.run_id, played, formula)
+    card.not_measured = (meta.not_measured if not_measured is None else not_measured) or UNSET
+    card.cost_usd = meta.cost_usd if card.cost_usd is None else card.cost_usd
+    card.tokens = meta.tokens if card.tokens is None else card.tokens
+    if card.reasoning_chars is None:
+        card.reasoning_chars = meta.reasoning_chars
+    return card
 
-    spent says what the run took where that is not known of its trials.
-    """
-    card = build_card(run_id, played, formula)
-    if not_measured is None and (folder / META).is_file():
-        not_measured = read_json(folder / META, RunMeta).not_measured
-    card.not_measured = not_measured or UNSET
-    if spent is not None:
-        card.cost_usd = spent.cost_usd if card.cost_usd is None else card.cost_usd
-        card.tokens = spent.tokens if card.tokens is None else card.tokens
-        if card.reasoning_chars is None:
-            card.reasoning_chars = spent.reasoning_chars
+
+def write_card(folder: Path, card: Scorecard) -> None:
+    """Write both files."""
     write_json(folder / CARD, card)
     write_json(folder / SCORES, build_environment_scores(card))
-    return card
 
 
 def find_log(folder: Path, name: str) -> Path:
@@ -434,6 +613,19 @@ def find_log(folder: Path, name: str) -> Path:
         msg = f"{path}: the log of a trial is missing"
         raise StoreProblem(msg)
     return path
+
+
+def intact_log(run: StoredRun, name: str) -> Path:
+    """The path of a log that is as it was when the run was sealed."""
+    path = find_log(run.folder, name)
+    if not is_intact(run, name):
+        raise contradiction(run, _damage(run.folder, name))
+    return path
+
+
+def is_intact(run: StoredRun, name: str) -> bool:
+    """Whether nobody has changed a file of a sealed run."""
+    return run.seal is None or run.seal.holds(run.folder, name)
 
 
 def read_played(folder: Path) -> list[PlayedTrial]:
@@ -466,12 +658,14 @@ def played_from_log(
     )
 
 
-def _derive_again(folder: Path, one: PlayedTrial) -> PlayedTrial:
-    """Derive an imported game from its log again; without one, the claims stand."""
+def _derive_again(folder: Path, one: PlayedTrial, *, sealed: bool) -> PlayedTrial:
+    """Derive an imported game from its log again; without one, the claims stand, unverified."""
     if one.log is None:
-        return one
+        mark = UNVERIFIED if one.result.plays else None
+        return msgspec.structs.replace(one, verified=mark)
     agent = AgentEffort(cost_usd=one.cost_usd, tokens=one.tokens)
-    derived = played_from_log(folder, one.log, one.trial, agent, one.verified)
+    mark = one.verified if sealed else UNVERIFIED
+    derived = played_from_log(folder, one.log, one.trial, agent, mark)
     return msgspec.structs.replace(
         derived, tags=one.tags, title=one.title, claimed_actions=one.claimed_actions
     )

@@ -1,5 +1,6 @@
 """Runs of different harnesses side by side, as numbers."""
 
+import textwrap
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any, Literal
@@ -19,8 +20,8 @@ from assay_arc.figures import (
     score_by_actions,
     score_by_cost,
 )
-from assay_arc.report import broken_words
-from assay_arc.store import GameRow, Scorecard, StoredRun
+from assay_arc.report import broken_words, setting_words, tampering_words
+from assay_arc.store import GameRow, RunMeta, Scorecard, StoredRun
 
 # Of the resampling, so that the same runs give the same numbers.
 SEED = 20260414
@@ -68,6 +69,8 @@ class Cell(msgspec.Struct, kw_only=True):
     trials: int = 0
     level_scores: list[float] = []
     level_actions: list[int] = []
+    level_tokens: list[float | None] = []
+    """An estimate, a trial on average: agents report the tokens of whole trials."""
     note: str | None = None
     """Why there is no score, or what broke."""
 
@@ -88,6 +91,7 @@ class MatrixRow(msgspec.Struct, kw_only=True):
 class RunSummary(msgspec.Struct, kw_only=True):
     run_id: str
     harness: str
+    model: str
     timestamp: str
     overall_score: float | None
     overall_percent: float | None
@@ -107,6 +111,9 @@ class RunSummary(msgspec.Struct, kw_only=True):
     total_levels: int
     cost_usd: float | None
     cost_per_level_usd: float | None
+    common_tokens: int | None
+    tokens_per_level: float | None
+    """Of each completed level; like those before and after over the common games."""
     actions_per_baseline: float | None
     progress: dict[str, float | None]
     """Mean share of levels completed within each budget of actions.
@@ -156,6 +163,12 @@ class RunPair(msgspec.Struct, kw_only=True):
     verdict: Verdict
 
 
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: str
+    name: str
+    reason: str
+
+
 class Comparison(msgspec.Struct, kw_only=True):
     """The reference's comparison file, followed by our own fields."""
 
@@ -173,6 +186,8 @@ class Comparison(msgspec.Struct, kw_only=True):
     common_games: list[str]
     """Scored in every run, in the same version: totals are over these alone."""
     matrix: list[MatrixRow]
+    left_out: list[LeftOut] = []
+    """Runs that --all would have taken, and why it did not."""
     scale: str = "scores are shares of 1; names with percent or points are of 100"
     seed: int = SEED
 
@@ -184,6 +199,7 @@ def compare_runs(
     *,
     tolerance: float,
     rank_all: bool,
+    left_out: Sequence[LeftOut] = (),
 ) -> Comparison:
     """Compare every run with the first; the reference's tables are of the first two."""
     first, second = entries[0], entries[1]
@@ -206,7 +222,26 @@ def compare_runs(
         ranking=[entry.run.meta.run_id for entry in rank(entries, rank_all=rank_all)],
         common_games=shared,
         matrix=build_matrix(entries),
+        left_out=list(left_out),
     )
+
+
+def with_shared_games(
+    entries: Sequence[ComparedRun],
+) -> tuple[list[ComparedRun], list[LeftOut]]:
+    """Leave out runs until the others have a game in common: first those that share the least."""
+    kept, left_out = list(entries), []
+    while len(kept) > 2 and not common_games(kept):
+        shared = [
+            sum(len(common_games([one, other])) for other in kept if other is not one)
+            for one in kept
+        ]
+        if not any(shared):
+            return list(entries), []
+        one = kept.pop(shared.index(min(shared)))
+        reason = "it has no scored game in common with all the others"
+        left_out.append(LeftOut(run_id=one.run.meta.run_id, name=one.run.label, reason=reason))
+    return kept, left_out
 
 
 def rank(entries: Sequence[ComparedRun], *, rank_all: bool) -> list[ComparedRun]:
@@ -235,15 +270,34 @@ def config_diff(first: StoredRun, second: StoredRun) -> dict[str, Any]:
     """Return what was configured differently: model, plugins, skills and MCP servers."""
     old, new = first.meta.harness_config, second.meta.harness_config
     diff: dict[str, Any] = {
-        "model_changed": old.model != new.model,
-        "old_model": old.model,
-        "new_model": new.model,
+        "model_changed": first.models != second.models,
+        "old_model": first.models,
+        "new_model": second.models,
+        "settings_changed": setting_changes(first.meta, second.meta),
     }
     for name in CONFIG_LISTS:
         left, right = set(getattr(old, name)), set(getattr(new, name))
         diff[f"{name}_added"] = sorted(right - left)
         diff[f"{name}_removed"] = sorted(left - right)
     return diff
+
+
+def setting_changes(first: RunMeta, second: RunMeta) -> dict[str, list[str]]:
+    """The settings that the agents reported differently, with what each of the two said."""
+    said = []
+    for meta in (first, second):
+        found: dict[str, list[str]] = {}
+        for one in meta.agents:
+            for name, value in {"version": one.version, **one.setup}.items():
+                words = setting_words(value)
+                if words not in found.setdefault(name, []):
+                    found[name].append(words)
+        said.append({name: " or ".join(words) for name, words in found.items()})
+    if not all(said):  # other harnesses and the built-in players report nothing
+        return {}
+    names = dict.fromkeys((*said[0], *said[1]))
+    pairs = {name: [one.get(name, "unknown") for one in said] for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def find_warnings(entries: Sequence[ComparedRun]) -> list[str]:
@@ -265,6 +319,11 @@ def find_warnings(entries: Sequence[ComparedRun]) -> list[str]:
         if a.tools is not None and b.tools is not None and a.tools != b.tools:
             tools = " and ".join(", ".join(one.tools or []) for one in (a, b))
             warnings.append(f"{names} gave the player different tools: {tools}")
+        warnings += _agent_warnings(first.run, other.run, names)
+        advice = [(one.benchmark or {}).get("advice", "") for one in (a, b)]
+        if advice[0] != advice[1]:
+            shown = [textwrap.shorten(text, 60, placeholder=" ...") or "none" for text in advice]
+            warnings.append(f"{names} told the agent different things: {' and '.join(shown)}")
         versions = {a.arc_agi_version, b.arc_agi_version} - {"unknown"}
         if len(versions) > 1:
             warnings.append(f"{names} used different arc-agi versions: {' and '.join(versions)}")
@@ -274,11 +333,29 @@ def find_warnings(entries: Sequence[ComparedRun]) -> list[str]:
         if first.card.formula != other.card.formula:
             formulas = [entry.card.formula or "the seed's 1.0.0" for entry in (first, other)]
             warnings.append(f"{names} are scored by different formulas: {' and '.join(formulas)}")
-    for entry in entries:
-        if entry.run.is_unverified:
-            why = entry.run.meta.verification or "no session logs"
-            warnings.append(f"{entry.run.label} is UNVERIFIED ({why}): its numbers are a claim")
-    return warnings
+    return warnings + [text for entry in entries for text in _trust_warnings(entry)]
+
+
+def _agent_warnings(first: StoredRun, other: StoredRun, names: str) -> list[str]:
+    """Where two runs of one harness were not played by the same agent."""
+    found = []
+    if first.meta.harness == other.meta.harness and first.models != other.models:
+        found.append(f"{names} have different models: {first.models} and {other.models}")
+    for run in (first, other):
+        if len({one.model for one in run.meta.agents}) > 1:
+            found.append(f"{run.label} was played by several models: {run.models}")
+    if first.meta.harness == other.meta.harness:
+        for name, (left, right) in setting_changes(first.meta, other.meta).items():
+            found.append(f"{names} have different settings: {name} {left} and {right}")
+    return found
+
+
+def _trust_warnings(entry: ComparedRun) -> list[str]:
+    found = [f"{entry.run.label} tampered: {words}" for words in tampering_words(entry.run.meta)]
+    if entry.run.is_unverified:
+        why = entry.run.meta.verification or "no session logs"
+        found.append(f"{entry.run.label} is UNVERIFIED ({why}): its numbers are a claim")
+    return found
 
 
 def _game_warnings(first: ComparedRun, other: ComparedRun, names: str) -> list[str]:
@@ -302,6 +379,7 @@ def _summarize_run(entry: ComparedRun, shared: Sequence[str]) -> RunSummary:
     return RunSummary(
         run_id=meta.run_id,
         harness=meta.harness,
+        model=entry.run.models,
         timestamp=meta.timestamp,
         overall_score=_share(card.percent),
         overall_percent=card.percent,
@@ -320,6 +398,8 @@ def _summarize_run(entry: ComparedRun, shared: Sequence[str]) -> RunSummary:
         total_levels=card.total_levels,
         cost_usd=card.cost_usd,
         cost_per_level_usd=common.cost_per_level,
+        common_tokens=common.tokens,
+        tokens_per_level=common.tokens_per_level,
         actions_per_baseline=efficiency(common.games)[2],
         progress={str(budget): share for budget, share in zip(BUDGETS, curve, strict=True)},
         score_by_actions=score_by_actions(common),
@@ -351,7 +431,7 @@ def _game_delta(
     old = _share(before.percent) if before else None
     new = _share(now.percent) if now else None
     delta = _minus(new, old)
-    both = [row.best.level_scores for row in (before, now) if row]
+    both = [level_shares(row) for row in (before, now) if row]
     pairs = zip_longest(*both) if len(both) == 2 else ()
     return GameDelta(
         game_id=game_id,
@@ -491,6 +571,21 @@ def tag_percents(entry: ComparedRun, game_ids: Sequence[str]) -> dict[str, float
     }
 
 
+def _level_tokens(game: GameRow) -> list[float | None]:
+    """What each level took of the tokens of a trial, over the trials in which that is known."""
+    found: list[float | None] = []
+    for i in range(game.n_levels):
+        levels = [trial.levels[i] for trial in game.trials if i < len(trial.levels)]
+        known = [level.tokens for level in levels if level.tokens is not None]
+        found.append(sum(known) / len(known) if known else None)
+    return found if any(found) else []
+
+
+def level_shares(game: GameRow) -> list[float]:
+    """The scores of the levels by the formula of the game's, as shares of 1: up to 1.15."""
+    return [percent / 100 for percent in game.best.level_percents]
+
+
 def score_interval(game: GameRow) -> Interval | None:
     """Of the mean score over the trials, when there are several."""
     known = [t.score_percent / 100 for t in game.trials if t.score_percent is not None]
@@ -511,7 +606,8 @@ def _cell(entry: ComparedRun, game_id: str) -> Cell:
         levels_completed=best.levels_completed,
         actions=game.actions,
         trials=len(game.trials),
-        level_scores=best.level_scores,
+        level_scores=level_shares(game),
         level_actions=best.level_actions,
+        level_tokens=_level_tokens(game),
         note=lost or broken_words(game) or (game.score_reason if unscored else None),
     )

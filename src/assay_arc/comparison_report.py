@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from assay.records.text import counted_noun, visible
-from assay.report.markdown import join_sections, section, table
+from assay.report.markdown import escape, join_sections, section, table
 from assay.report.text import money, number
 from assay.stats.rates import Interval
 from assay_arc.comparison import (
@@ -15,7 +15,12 @@ from assay_arc.comparison import (
     mean_percent,
 )
 from assay_arc.figures import BUDGETS
-from assay_arc.report import run_name
+from assay_arc.report import cell_text
+from assay_arc.store import StoredRun
+
+
+def run_name(run: StoredRun) -> str:
+    return cell_text(run.label) + (" [unverified]" if run.is_unverified else "")
 
 
 def comparison_markdown(comparison: Comparison, entries: Sequence[ComparedRun]) -> str:
@@ -34,14 +39,17 @@ def comparison_markdown(comparison: Comparison, entries: Sequence[ComparedRun]) 
             _level_tables(comparison),
             section("Configuration Changes", _config_changes(comparison)),
         ]
-    warnings = [f"- WARNING: {text}" for text in comparison.warnings]
+    left_out = [f"- {escape(one.name)}: {escape(one.reason)}" for one in comparison.left_out]
+    warnings = [f"- WARNING: {escape(text)}" for text in comparison.warnings]
     sections = [
         ["# ARC-AGI-3 Run Comparison", "", *_ranking(comparison, entries)],
+        section("Left Out", left_out),
         section("Warnings", warnings),
         section("Verdict", _verdicts(comparison, entries)),
         *middle,
         section("Scores by Tag", _tags(comparison, entries)),
         section("Cost, Effort and Progress", _effort(comparison, entries)),
+        section("Tokens by Level", _tokens(comparison, entries)),
         section("Trend", _trend(comparison, entries)),
     ]
     return visible(join_sections(sections))
@@ -58,7 +66,8 @@ def _ranking(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str
         rows.append(
             [
                 f"{place}. {run_name(entry.run)}",
-                entry.run.meta.timestamp[:16],
+                cell_text(summary.model),
+                cell_text(entry.run.meta.timestamp[:16]),
                 number(summary.common_percent, 2),
                 *([number(summary.overall_percent, 2)] if is_partial else []),
                 f"{summary.games_scored}/{len(entry.card.games) + summary.games_not_measured}",
@@ -68,7 +77,7 @@ def _ranking(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str
         )
     score = f"Score / 100 ({counted_noun(len(comparison.common_games), 'common game')})"
     columns = [score, "All its games"] if is_partial else ["Score / 100"]
-    return table(["Run", "Date", *columns, "Games scored", "Levels", "Verified"], rows)
+    return table(["Run", "Model", "Date", *columns, "Games scored", "Levels", "Verified"], rows)
 
 
 def _verdicts(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
@@ -79,7 +88,7 @@ def _verdicts(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[st
         paired, words, name = pair.paired, pair.verdict.words, labels[pair.current_run_id]
         if several and pair.verdict.code == "not-enough-data":
             words = f"{name} against {first}: {words}"
-        lines.append(f"- **{words}**")
+        lines.append(f"- **{escape(words)}**")
         if paired.difference is None:
             continue
         test = f"{paired.test}, p = {paired.p_value:.3g}" if paired.p_value is not None else ""
@@ -88,7 +97,7 @@ def _verdicts(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[st
         if limits := paired.interval:
             points += f" ({limits.low * 100:+.1f} to {limits.high * 100:+.1f})"
         lines.append(
-            f"- {name}: {points} points over {counted_noun(paired.n_prompts, 'game')} "
+            f"- {escape(name)}: {points} points over {counted_noun(paired.n_prompts, 'game')} "
             f"({paired.wins} won, {paired.ties} equal, {paired.losses} lost; {test}{holm})"
         )
     if len(entries) > 2:
@@ -96,14 +105,15 @@ def _verdicts(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[st
     delta = number(comparison.overall_delta["score_delta_points"], 2, sign=True)
     relative = comparison.overall_delta["score_delta_percent"]
     share = "" if relative is None else f" ({number(relative, sign=True)}% of the first)"
-    lines.append(f"- Overall, {entries[1].run.label} against {first}: {delta} points{share}")
+    both = escape(f"{entries[1].run.label} against {first}")
+    lines.append(f"- Overall, {both}: {delta} points{share}")
     return lines
 
 
 def _games(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
     rows = [
         [
-            delta.game_id,
+            cell_text(delta.game_id),
             _score(delta.baseline_score, delta.baseline_interval),
             _score(delta.current_score, delta.current_interval),
             number(delta.score_delta_points, sign=True),
@@ -119,7 +129,7 @@ def _games(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
     lines = [*table(head, rows), "", f"Tolerance {comparison.tolerance_points:g} points: {counts}"]
     notes = _notes(comparison.matrix, entries)
     notes += [
-        f"- {game.id}, {entry.run.label}: not played, counted as 0"
+        f"- {escape(f'{game.id}, {entry.run.label}')}: not played, counted as 0"
         for entry in entries
         for game in entry.card.games
         if not game.is_played
@@ -131,7 +141,10 @@ def _matrix(rows: Sequence[MatrixRow], entries: Sequence[ComparedRun]) -> list[s
     """A table of games by runs, the mean over the common games, and what broke."""
     shared = [row.game_id for row in rows if row.common]
     cells = [
-        [row.game_id + ("" if row.common else " *"), *(_cell_text(row, cell) for cell in row.cells)]
+        [
+            cell_text(row.game_id) + ("" if row.common else " *"),
+            *(_cell_text(row, cell) for cell in row.cells),
+        ]
         for row in rows
     ]
     means = [number(mean_percent(entry, shared)) for entry in entries]
@@ -146,8 +159,10 @@ def _matrix(rows: Sequence[MatrixRow], entries: Sequence[ComparedRun]) -> list[s
 def _notes(rows: Sequence[MatrixRow], entries: Sequence[ComparedRun]) -> list[str]:
     """A line for each cell in which something broke or is missing for a reason."""
     return [
-        f"- {row.game_id}, {entry.run.label}: "
-        + (f"not measured: {cell.note}" if cell.state == "not measured" else str(cell.note))
+        "- "
+        + escape(f"{row.game_id}, {entry.run.label}: ")
+        + ("not measured: " if cell.state == "not measured" else "")
+        + escape(str(cell.note))
         for row in rows
         for cell, entry in zip(row.cells, entries, strict=True)
         if cell.note
@@ -173,7 +188,7 @@ def _levels_by_run(rows: Sequence[MatrixRow], entries: Sequence[ComparedRun]) ->
                 [str(level + 1), *(_level_text(cell, level) for cell in row.cells)]
                 for level in range(row.levels)
             ]
-            lines += ["", f"### {row.game_id}", "", *table(head, levels)]
+            lines += ["", f"### {escape(row.game_id)}", "", *table(head, levels)]
     return lines
 
 
@@ -199,31 +214,34 @@ def _level_tables(comparison: Comparison) -> list[str]:
                 for level in delta.level_deltas
             ]
             head = ["Level", "Baseline", "Current", "Delta"]
-            lines += ["", f"### {delta.game_id}", "", *table(head, rows)]
+            lines += ["", f"### {escape(delta.game_id)}", "", *table(head, rows)]
     return ["## Per-Level Comparison", *lines] if lines else []
 
 
 def _config_changes(comparison: Comparison) -> list[str]:
     diff, lines = comparison.config_diff, []
     if diff["model_changed"]:
-        lines.append(f"- Model: {diff['old_model']} -> {diff['new_model']}")
+        lines.append(f"- Model: {escape(diff['old_model'])} -> {escape(diff['new_model'])}")
+    for name, (before, now) in diff["settings_changed"].items():
+        lines.append(f"- {escape(name)}: {escape(before)} -> {escape(now)}")
     for name in CONFIG_LISTS:
         for change, sign in (("added", "+"), ("removed", "-")):
             if diff[f"{name}_{change}"]:
-                lines.append(f"- {name}: {sign}{', '.join(diff[f'{name}_{change}'])}")
+                lines.append(f"- {name}: {sign}{escape(', '.join(diff[f'{name}_{change}']))}")
     return lines
 
 
 def _configs(entries: Sequence[ComparedRun]) -> list[str]:
     """How the runs were set up, where they differ."""
     setups = [entry.run.meta.harness_config for entry in entries]
-    if all(setup == setups[0] for setup in setups):
+    models = {entry.run.models for entry in entries}
+    if all(setup == setups[0] for setup in setups) and len(models) == 1:
         return []
     rows = [
         [
             run_name(entry.run),
-            setup.model,
-            *(", ".join(getattr(setup, name)) or "-" for name in CONFIG_LISTS),
+            cell_text(entry.run.models),
+            *(cell_text(", ".join(getattr(setup, name))) or "-" for name in CONFIG_LISTS),
         ]
         for entry, setup in zip(entries, setups, strict=True)
     ]
@@ -232,7 +250,9 @@ def _configs(entries: Sequence[ComparedRun]) -> list[str]:
 
 def _tags(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
     tags = sorted({tag for run in comparison.runs for tag in run.tags})
-    rows = [[tag, *(number(run.tags.get(tag)) for run in comparison.runs)] for tag in tags]
+    rows = [
+        [cell_text(tag), *(number(run.tags.get(tag)) for run in comparison.runs)] for tag in tags
+    ]
     return table(["Tag", *(run_name(entry.run) for entry in entries)], rows) if rows else []
 
 
@@ -241,6 +261,8 @@ def _effort(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]
     rows = [
         ["Cost", *(money(run.common_cost_usd) for run in runs)],
         ["Cost per level", *(money(run.cost_per_level_usd) for run in runs)],
+        ["Tokens", *(number(run.common_tokens, 0) for run in runs)],
+        ["Tokens per level", *(number(run.tokens_per_level, 0) for run in runs)],
         ["Actions for one of a person's", *(number(run.actions_per_baseline, 2) for run in runs)],
     ]
     for budget in BUDGETS:
@@ -248,6 +270,28 @@ def _effort(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]
         cells = ["-" if share is None else f"{share * 100:.0f}%" for share in shares]
         rows.append([f"Levels within {budget} actions", *cells])
     return table(["", *(run_name(entry.run) for entry in entries)], rows)
+
+
+def _tokens(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:
+    """What each level took, where agents report tokens."""
+    rows = [
+        [
+            cell_text(f"{row.game_id} level {level + 1}"),
+            *(_tokens_text(c, level) for c in row.cells),
+        ]
+        for row in comparison.matrix
+        if any(cell.level_tokens for cell in row.cells)
+        for level in range(row.levels)
+        if any(_tokens_text(cell, level) != "-" for cell in row.cells)
+    ]
+    if not rows:
+        return []
+    note = "Of a trial, on average; an estimate: levels share the tokens of a trial by their steps."
+    return [*table(["Level", *(run_name(entry.run) for entry in entries)], rows), "", note]
+
+
+def _tokens_text(cell: Cell, level: int) -> str:
+    return number(cell.level_tokens[level] or None, 0) if level < len(cell.level_tokens) else "-"
 
 
 def _trend(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[str]:

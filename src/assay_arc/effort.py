@@ -6,11 +6,10 @@ say how many tokens a whole trial took, not each step: levels share them by thei
 
 import itertools
 from collections.abc import Sequence
-from datetime import datetime
 
 import msgspec
 
-from assay_arc.log import Event, GameLog
+from assay_arc.log import Event, GameLog, read_time
 from assay_arc.scoring import OFFICIAL, GameResult, score_game
 
 MOST_POINTS = 400
@@ -70,12 +69,12 @@ def level_efforts(log: GameLog, agent: AgentEffort) -> list[LevelEffort]:
     for before, event in itertools.pairwise(events):
         level = levels[_level_after(before, most)]
         level.actions += not (event.answer and event.action == "RESET" and event.answer.full_reset)
-        level.seconds += max(0.0, (_ms(event) - _ms(before)) / 1000)
+        level.seconds += max(0.0, (event_ms(event) - event_ms(before)) / 1000)
     if not agent.steps or not events:
         return levels
     for level in levels:
         level.steps = level.reasoning_chars = 0
-    for step, at in zip(agent.steps, _levels_of_steps(agent, events, most), strict=True):
+    for step, at in zip(agent.steps, _levels_of_steps(log, agent, most), strict=True):
         level = levels[at]
         level.steps = (level.steps or 0) + 1
         level.reasoning_chars = (level.reasoning_chars or 0) + _reasoning(step)
@@ -115,9 +114,9 @@ def _add_costs(points: list[CurvePoint], log: GameLog, agent: AgentEffort) -> No
         return
     # The actions of a log, counted as the score counts them: see CurvePoint.actions.
     times, counted = {0: 0.0}, 0
-    for event in events[1:]:
+    for event, at in zip(events[1:], agent_times(log, events)[1:], strict=True):
         counted += not (event.action == "RESET" and event.answer and event.answer.full_reset)
-        times[counted] = _ms(event) - _ms(events[0])
+        times[counted] = at
     for point in points:
         until = times.get(point.actions, 0.0)
         n = sum(step.timestamp <= until for step in agent.steps)
@@ -164,10 +163,10 @@ def _level_after(event: Event, most: int) -> int:
     return max(0, min(done, most - 1))
 
 
-def _levels_of_steps(agent: AgentEffort, events: Sequence[Event], most: int) -> list[int]:
+def _levels_of_steps(log: GameLog, agent: AgentEffort, most: int) -> list[int]:
     """The level that was being played when each step was done."""
-    # The agent is started as soon as its game has given the first picture.
-    times = [_ms(event) - _ms(events[0]) for event in events]
+    events = _executed(log)
+    times = agent_times(log, events)
     levels, place = [], 0
     for step in agent.steps:
         # Steps are in the order of time, but for the last lines of a stream.
@@ -177,9 +176,19 @@ def _levels_of_steps(agent: AgentEffort, events: Sequence[Event], most: int) -> 
     return levels
 
 
+def agent_times(log: GameLog, events: Sequence[Event]) -> list[float]:
+    """When each event was, in ms from the start of the agent."""
+    # The agent is started as soon as its game has said that it is ready, which is a status.
+    ready = (
+        e for e in log.events if isinstance(e.received, dict) and e.received.get("op") == "status"
+    )
+    zero = event_ms(next(ready, events[0])) if events else 0.0
+    return [event_ms(event) - zero for event in events]
+
+
 def _reasoning(step: StepTime) -> int:
     return len(step.content or "") if step.type == "thought" else 0
 
 
-def _ms(event: Event) -> float:
-    return datetime.fromisoformat(event.at).timestamp() * 1000
+def event_ms(event: Event) -> float:
+    return read_time(event.at).timestamp() * 1000

@@ -4,7 +4,11 @@ import inspect
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import version
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -190,21 +194,62 @@ def silence_toolkit() -> logging.Logger:
     # arc_agi loads .env files when it is imported, unless this variable is set.
     before = os.environ.get("PYTHON_DOTENV_DISABLED")
     os.environ["PYTHON_DOTENV_DISABLED"] = "1"
-    # Its pictures need matplotlib, whose import takes longer than all others; it can do without.
-    hidden = sys.modules.setdefault("matplotlib", None)  # type: ignore[arg-type]
     try:
-        import arc_agi.scorecard
+        scorecard = _import_toolkit()
     finally:
         os.environ.pop("PYTHON_DOTENV_DISABLED")
         if before is not None:
             os.environ["PYTHON_DOTENV_DISABLED"] = before
-        if hidden is None:
-            sys.modules.pop("matplotlib", None)
-    _mute(arc_agi.scorecard.logger)  # it prints, whatever logger the toolkit is given
+    _mute(scorecard.logger)  # it prints, whatever logger the toolkit is given
     logger = logging.getLogger("assay.arc_agi.toolkit")
     _mute(logger)
     logger.addHandler(_FirstError(logging.ERROR))
     return logger
+
+
+def _import_toolkit() -> Any:
+    try:
+        with _unused_left_out():
+            return import_module("arc_agi.scorecard")
+    except Exception:  # noqa: BLE001 - a version that uses what was left out
+        for name in [name for name in sys.modules if name.partition(".")[0] == "arc_agi"]:
+            del sys.modules[name]
+        return import_module("arc_agi.scorecard")
+
+
+_has_network = True
+_NEED_NETWORK = ("requests", "requests.cookies", "flask")
+"""What the toolkit imports to play online and to serve games: a third of the time to load it."""
+
+
+@contextmanager
+def _unused_left_out() -> Iterator[None]:
+    """Leave out libraries that are not used here, while the toolkit is imported.
+
+    Its pictures need matplotlib, whose import takes longer than all others; it can do without.
+    Those for the network it names in its annotations, so they have placeholders.
+    """
+    left_out: dict[str, Any] = {"matplotlib": None}
+    if not _has_network:
+        left_out |= {name: _Placeholder(name) for name in _NEED_NETWORK}
+    left_out = {name: value for name, value in left_out.items() if name not in sys.modules}
+    sys.modules.update(left_out)
+    try:
+        yield
+    finally:
+        for name in left_out:  # a game may import them
+            sys.modules.pop(name, None)
+
+
+class _Placeholder(ModuleType):
+    """A module of which names are imported and nothing is used."""
+
+    __path__: list[str] = []  # noqa: RUF012 - it has modules below it
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
 
 
 class _FirstError(logging.Handler):
@@ -225,6 +270,8 @@ def first_error(logger: logging.Logger) -> str:
 
 def shut_network() -> None:
     """Refuse all connections of this process except local sockets; a hook cannot be removed."""
+    global _has_network
+    _has_network = False
     sys.addaudithook(_refuse_network)
 
 

@@ -21,6 +21,8 @@ def part_of_card(card: Scorecard, game_ids: Sequence[str]) -> Scorecard:
     trials = part.trials
     costs = [trial.cost_usd for trial in trials if trial.cost_usd is not None]
     part.cost_usd = sum(costs) if costs else None
+    tokens = [trial.tokens for trial in trials if trial.tokens is not None]
+    part.tokens = sum(tokens) if tokens else None
     part.total_levels_completed = sum(trial.levels_completed for trial in trials)
     part.total_levels = sum(trial.total_levels for trial in trials)
     part.total_actions = sum(trial.actions for trial in trials)

@@ -1,6 +1,5 @@
 """Writes the folder for another harness: instructions and two programs that need only arc-agi."""
 
-import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -12,11 +11,12 @@ import msgspec
 
 from assay.records.text import counted_noun
 from assay_arc.catalog import BUILT_IN, GameInfo
-from assay_arc.store import write_bytes
+from assay_arc.log import read_time
+from assay_arc.store import read_json, write_bytes
 
 TEMPLATES = Path(__file__).parent / "generated"
 PROGRAMS = ("game_driver.py", "collect_results.py")
-SESSIONS, RESULT = "sessions", "result.json"
+SESSIONS, RESULT, PLANS = "sessions", "result.json", "plans.json"
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "gemini": (".gemini/settings.json", {"model": {"disableLoopDetection": True}}),
     "opencode": (
@@ -72,6 +72,7 @@ def generate(plan: HarnessPlan, folder: Path) -> dict[str, Any]:
         if not (folder / name).exists():  # the user may have added settings
             write_bytes(folder / name, _json_text(config).encode())
     write_bytes(folder / "instructions.md", instructions(plan).encode())
+    keep_plan(folder, plan)
     (folder / "runs").mkdir(exist_ok=True)
     return {
         "status": "generated",
@@ -83,6 +84,42 @@ def generate(plan: HarnessPlan, folder: Path) -> dict[str, Any]:
         "ref_run_id": plan.ref_run_id,
         **({"earlier": str(earlier)} if earlier else {}),
     }
+
+
+class KeptPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import needs to know of a plan: a game that is not in the result was not played."""
+
+    generated: str
+    games: tuple[str, ...]
+    seed: int
+    max_steps: int | None
+    max_resets: int | None
+
+
+def keep_plan(folder: Path, plan: HarnessPlan) -> None:
+    """Add a plan to those that were generated for a harness."""
+    kept = KeptPlan(
+        generated=plan.generated,
+        games=tuple(info.game_id for info in plan.games),
+        seed=plan.seed,
+        max_steps=plan.max_steps,
+        max_resets=plan.max_resets,
+    )
+    write_bytes(folder / PLANS, msgspec.json.encode([*read_plans(folder), kept]) + b"\n")
+
+
+def read_plans(folder: Path) -> list[KeptPlan]:
+    """The plans that were generated for a harness, oldest first."""
+    path = folder / PLANS
+    return list(read_json(path, list[KeptPlan])) if path.is_file() else []
+
+
+def find_plan(folder: Path, game_ids: Sequence[str], timestamp: str) -> KeptPlan | None:
+    """The newest plan with all these games; rather one that is older than the result."""
+    fitting = [plan for plan in read_plans(folder) if set(game_ids) <= set(plan.games)]
+    at = read_time(timestamp)
+    older = [plan for plan in fitting if read_time(plan.generated) <= at]
+    return next(reversed(older or fitting), None)
 
 
 def set_aside(folder: Path) -> Path | None:
@@ -139,15 +176,15 @@ def instructions(plan: HarnessPlan) -> str:
     """Fill in the instructions by replacing placeholders as text."""
     ids = [info.game_id for info in plan.games]
     if plan.with_games:
-        note, env_dir = f", and `{GAMES}/` with the games", GAMES
+        note = f", and `{GAMES}/` with the games"
         where = f"The games are in `{GAMES}/` of this folder, which the driver finds by itself:"
     else:
-        note, env_dir = "", "<folder of your environment files>"
-        if plan.env_dir:
-            env_dir = shlex.quote(plan.env_dir)
-        where = "Have the games' files on this machine and tell the driver where they are:"
+        note = ""
+        where = (
+            f"Put the games' files into `{GAMES}/` of this folder, where the driver looks itself, "
+            "or tell it where they are with `--env-dir FOLDER`:"
+        )
     driver = f"./game_driver <game_id> {plan.seed}"
-    driver += "" if plan.with_games else f" --env-dir {env_dir}"
     config = CONFIGS.get(plan.harness, ("", {}))[1]
     values = {
         "harness": plan.harness,
@@ -162,7 +199,7 @@ def instructions(plan: HarnessPlan) -> str:
         "game_ids_json": msgspec.json.encode(ids).decode(),
         "games_note": note,
         "games_text": where,
-        "env_dir": env_dir,
+        "first_driver": f"{driver} --env-dir {GAMES}" if plan.with_games else driver,
         "driver": driver,
         "prompt": PROMPT.format(games=", ".join(ids)),
         "config": _json_text(config).strip(),

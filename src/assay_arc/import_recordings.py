@@ -10,27 +10,35 @@ import msgspec
 
 from assay.plugin import Machine
 from assay_arc import LogProblem, ResultProblem
-from assay_arc.cards import LOGS, PLAYED, PlayedTrial, played_from_log, write_scores
+from assay_arc.cards import (
+    LOGS,
+    PLAYED,
+    PlayedTrial,
+    played_from_log,
+    score_card,
+    seal_run,
+    write_card,
+)
 from assay_arc.effort import AgentEffort
 from assay_arc.engine import toolkit_versions
 from assay_arc.importing import (
     MAX_LOG_BYTES,
     ImportedRun,
     KnownGame,
+    check_times,
     repeated_sessions,
     staged_run,
 )
+from assay_arc.log import read_log
 from assay_arc.recordings import RecordedGame, read_recording
 from assay_arc.replay import play_recordings
 from assay_arc.store import (
-    META,
     REPLAYED,
     HarnessConfig,
     RunMeta,
     Store,
     StoredRun,
     write_bytes,
-    write_json,
 )
 
 RECORDINGS = "recordings"
@@ -83,12 +91,13 @@ def import_recordings(source: RecordingSource, store: Store, host: Machine) -> I
         frameless = _replay(found, staging, source.seed, host)
         played = [_played(staging, one) for one in found]
         write_bytes(staging / PLAYED, msgspec.json.encode(played))
-        card = write_scores(staging, run_id, played)
         meta = _meta(source, found, played, run_id)
+        card = score_card(meta, played)
+        write_card(staging, card)
         meta.session_sha256 = digests
         if frameless:
             meta.verification = f"{frameless} recordings have no frames to be compared"
-        write_json(staging / META, meta)
+        seal_run(staging, meta)
     folder = store.import_dir(source.harness) / run_id
     run = StoredRun(folder=folder, meta=meta, imported=True)
     return ImportedRun(run=run, card=card, warnings=warnings)
@@ -139,6 +148,7 @@ def _replay(found: Sequence[_FoundRecording], staging: Path, seed: int, host: Ma
         if not replay.replayed:
             msg = f"{one.path}: the recording does not replay here: {replay.difference}"
             raise ResultProblem(msg, hint="nothing was imported")
+        check_times(read_log(staging / one.log), str(one.path))
     return sum(replay.note is not None for replay in replays)
 
 

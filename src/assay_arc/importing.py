@@ -6,7 +6,7 @@ import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,22 @@ import msgspec
 from assay.errors import OutputError
 from assay.plugin import Machine
 from assay_arc import ResultProblem
-from assay_arc.cards import LOGS, PLAYED, PlayedTrial, played_from_log, write_scores
+from assay_arc.cards import (
+    LOGS,
+    PLAYED,
+    PlayedTrial,
+    played_from_log,
+    score_card,
+    seal_run,
+    write_card,
+)
 from assay_arc.catalog import GameInfo
 from assay_arc.effort import AgentEffort
-from assay_arc.log import GameLog, Header, StopReason, read_log, sync_folder
+from assay_arc.generate import KeptPlan, find_plan
+from assay_arc.log import GameLog, Header, StopReason, read_log, read_time, sync_folder
 from assay_arc.replay import check_logs
 from assay_arc.scoring import GameResult, LevelResult, PlayResult, derive_result
 from assay_arc.store import (
-    META,
     REPLAYED,
     UNVERIFIED,
     HarnessConfig,
@@ -31,7 +39,6 @@ from assay_arc.store import (
     Store,
     StoredRun,
     write_bytes,
-    write_json,
 )
 
 MAX_LOG_BYTES = 1024 * 1024 * 1024
@@ -41,6 +48,7 @@ SCHEMA_VERSION = "1.0.0"
 MOST = 10**9
 MOST_GAMES = 10_000
 MAX_TEXT = 10_000
+LONGEST_GAME, CLOCK_STEP = timedelta(days=31), timedelta(hours=1)
 STATES = ("NOT_PLAYED", "NOT_FINISHED", "PLAYING", "WIN", "GAME_OVER")
 TOP = ("schema_version", "harness", "timestamp", "seed", "games", "metadata")
 GAME = (
@@ -126,6 +134,8 @@ class _CheckedResult(msgspec.Struct, frozen=True, kw_only=True):
     claims: Sequence[ClaimedGame]
     content: str
     warnings: list[str]
+    plan: KeptPlan | None = None
+    """What the harness was given to play, if that is known."""
 
 
 def import_results(
@@ -156,9 +166,10 @@ def import_results(
         for transcript in transcripts:
             write_bytes(staging / "transcripts" / transcript.name, transcript.data)
         write_bytes(staging / PLAYED, msgspec.json.encode(played))
-        card = write_scores(staging, run_id, played, spent=meta)
+        card = score_card(meta, played)
+        write_card(staging, card)
         meta.games_played = len({one.result.game_id for one in played if one.result.plays})
-        write_json(staging / META, meta)
+        seal_run(staging, meta)
     folder = store.import_dir(harness) / run_id
     run = StoredRun(folder=folder, meta=meta, imported=True)
     return ImportedRun(run=run, card=card, warnings=warnings)
@@ -172,12 +183,44 @@ def _check(source: ImportSource, store: Store) -> _CheckedResult:
         lines = "\n".join(f"  - {error}" for error in errors)
         msg = f"Schema validation errors:\n{lines}"
         raise ResultProblem(msg)
+    plan, unplayed = _find_unplayed(source, data, claims, store)
+    if unplayed:
+        names = ", ".join(claim.game.game_id for claim in unplayed)
+        warnings.append(f"planned, but not in the result, so counted as not played: {names}")
     # Of the content, not of the bytes: other spacing makes no other result.
     content = hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
     _refuse_duplicate(content, source.harness, store)
     return _CheckedResult(
-        source=source, data=data, raw=raw, claims=claims, content=content, warnings=warnings
+        source=source,
+        data=data,
+        raw=raw,
+        claims=[*claims, *unplayed],
+        content=content,
+        warnings=warnings,
+        plan=plan,
     )
+
+
+def _find_unplayed(
+    source: ImportSource, data: dict[str, Any], claims: Sequence[ClaimedGame], store: Store
+) -> tuple[KeptPlan | None, list[ClaimedGame]]:
+    """The plan that a result belongs to, and its games that the result says nothing of."""
+    there = {claim.game.game_id for claim in claims}
+    folder = store.import_dir(source.harness).parent
+    plan = find_plan(folder, sorted(there), data["timestamp"])
+    names = [name for name in plan.games if name not in there] if plan else []
+    games = [source.games[name] for name in names if name in source.games]
+    return plan, [
+        ClaimedGame(
+            game=game,
+            state="NOT_PLAYED",
+            levels_completed=0,
+            total_actions=0,
+            total_resets=0,
+            actions=(),
+        )
+        for game in games
+    ]
 
 
 def _check_repeats(checked: Sequence[_CheckedResult]) -> None:
@@ -285,9 +328,42 @@ def _checked_logs(checked: _CheckedResult, target: Path, host: Machine) -> list[
         msg = f"{source.sessions} is a symbolic link; give the folder itself"
         raise ResultProblem(msg)
     sessions = import_logs(checked.claims, source.sessions, target, checked.data["seed"])
+    for session in sessions:
+        _check_limits(session, checked.plan)
     if sessions:
         replay_logs(sessions, source.games_dir, host)
     return sessions
+
+
+def _check_limits(session: SessionLog, plan: KeptPlan | None) -> None:
+    """Refuse a log that was played under more generous limits than were planned."""
+    if plan is None:
+        return
+    limits, name = session.header.limits, session.claim.game.game_id
+    for what in ("max_steps", "max_resets"):
+        most, planned = getattr(limits, what), getattr(plan, what)
+        if planned is not None and (most is None or most > planned):
+            said = "no limit" if most is None else most
+            msg = f"{name}: {what} is {said} in its log, but {planned} in the plan it was played by"
+            raise ResultProblem(msg, hint="nothing was imported")
+
+
+def check_times(log: GameLog, name: str) -> None:
+    """Refuse times that cannot be true."""
+    try:
+        times = [read_time(text) for text in (log.header.started_at, *(r.at for r in log.records))]
+    except ValueError as error:
+        msg = f"{name}: a time in the log cannot be read: {error}"
+        raise ResultProblem(msg, hint="nothing was imported") from error
+    first, last = min(times), max(times)
+    if last - first > LONGEST_GAME or times[0] - first > CLOCK_STEP or is_future(last):
+        msg = f"{name}: the times of its log cannot be true: from {first} to {last}"
+        raise ResultProblem(msg, hint="nothing was imported")
+
+
+def is_future(time: datetime) -> bool:
+    """Whether a time has not come anywhere on earth."""
+    return time > datetime.now(UTC) + timedelta(days=1)
 
 
 def _meta(checked: _CheckedResult, sessions: Sequence[SessionLog], run_id: str) -> RunMeta:
@@ -427,13 +503,24 @@ def import_logs(
         if path.is_symlink():
             msg = f"{path} is a symbolic link; give the log itself"
             raise ResultProblem(msg)
-        if path.is_file():
+        if path.is_file() and not is_hand_written(path):
             copy = _copy(path, target / path.name, claim)
             sessions.append(_compare(read_log(copy), copy, claim, seed))
-        elif claim.session_sha256 is not None:
+        elif claim.session_sha256 is not None and not path.is_file():
             msg = f"{path} is missing, but the result was collected from it"
             raise ResultProblem(msg, hint="copy the whole sessions folder as well")
     return sessions
+
+
+def is_hand_written(path: Path) -> bool:
+    """Whether a session is in the reference's own style, which the player writes: no proof."""
+    with path.open("rb") as file:
+        first = file.readline(MAX_RESULT_BYTES)
+    try:
+        record = msgspec.json.decode(first)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return isinstance(record, dict) and record.get("type") in ("observation", "action")
 
 
 def replay_logs(sessions: Sequence[SessionLog], games: Path, host: Machine) -> None:
@@ -471,6 +558,7 @@ def _copy(path: Path, target: Path, claim: ClaimedGame) -> Path:
 
 def _compare(log: GameLog, path: Path, claim: ClaimedGame, seed: int) -> SessionLog:
     """Compare what the result claims with what follows from its log."""
+    check_times(log, claim.game.game_id)
     result, header = derive_result(log), log.header
     best = best_play(result)
     pairs = [
@@ -577,6 +665,10 @@ def check_result(
             seen.add(game.game_id)
             if not found:
                 claims.append(_claim(row, game))
+                done, told = row["levels_completed"], len(row["levels"])
+                if told < done:  # as in the example of the reference
+                    missing = f"{done - told} of {done} completed levels are not described"
+                    warnings.append(f"{place}.levels: {missing}: they score 0")
     return claims, errors, warnings
 
 
@@ -585,7 +677,7 @@ def _check_top(data: dict[str, Any]) -> Iterator[str]:
         if name in data and not _is_text(data[name]):
             yield f"{name} must be a string"
     if isinstance(data.get("timestamp"), str) and not _is_time(data["timestamp"]):
-        yield "timestamp must be an ISO 8601 time"
+        yield "timestamp must be an ISO 8601 time, and not one in the future"
     if "seed" in data and not _is_int(data["seed"], -MOST, MOST):
         yield "seed must be a whole number"
     if "metadata" in data and not isinstance(data["metadata"], dict):
@@ -676,8 +768,8 @@ def _check_sense(row: dict[str, Any], place: str, game: KnownGame) -> Iterator[s
         yield f"{place}.levels has {len(levels)} entries for {total} levels"
     if (row["state"] == "WIN") != (played and done == total):
         yield f"{place}.state is {row['state']} with {done} of {total} levels completed"
-    if [level["completed"] for level in levels[:done]] != [True] * done:
-        yield f"{place}.levels: the first {done} must be present and completed"
+    if not all(level["completed"] for level in levels[:done]):
+        yield f"{place}.levels: the first {done} must be completed"
     if any(level["completed"] for level in levels[done:]):
         yield f"{place}.levels: more are completed than levels_completed says"
     spent = sum(level["actions_taken"] for level in levels)
@@ -741,7 +833,6 @@ def _is_text(value: Any) -> bool:
 
 def _is_time(text: str) -> bool:
     try:
-        datetime.fromisoformat(text)
-    except ValueError:
+        return not is_future(read_time(text))
+    except (ValueError, OverflowError):
         return False
-    return True

@@ -6,6 +6,7 @@ import hashlib
 import os
 import zlib
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -178,6 +179,12 @@ def read_log(path: Path) -> GameLog:
         message = f"{path}:1: schema {header.schema!r} is not known here (expected {SCHEMA!r})"
         raise LogProblem(message)
     return GameLog(header=header, records=tuple(_in_order(path, rest)), torn=torn)
+
+
+def read_time(text: str) -> datetime:
+    """Read a time; one without an offset is in UTC."""
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def has_header(path: Path) -> bool:

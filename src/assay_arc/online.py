@@ -11,9 +11,10 @@ import msgspec
 
 from assay.plugin import Machine
 from assay_arc import GameProblem
+from assay_arc.cards import seal_run
 from assay_arc.catalog import GameInfo, OfficialServer, OnlineGame
 from assay_arc.engine import engine_env
-from assay_arc.store import META, OfficialCard, RunMeta, StoredRun, write_json
+from assay_arc.store import OfficialCard, RunMeta, StoredRun, write_json
 
 BASE_URL = "https://three.arcprize.org"
 KEY_NAME = "ARC_API_KEY"
@@ -98,7 +99,7 @@ def finish_card(run: StoredRun, host: Machine) -> None:
     score = card.get("score")
     meta.official.closed = True
     meta.official.score_percent = float(score) if isinstance(score, int | float) else None
-    write_json(run.folder / META, meta)
+    seal_run(run.folder, meta)
 
 
 def read_key(name: str) -> str:

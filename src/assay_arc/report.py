@@ -1,14 +1,17 @@
 """A report on one run, in the sections of the reference: Markdown, JSON, HTML, or a few lines."""
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from assay.records.text import counted_noun, visible
-from assay.report.markdown import join_sections, section, table
+from assay.report.markdown import escape, join_sections, section, table
 from assay.report.page import markdown_page
 from assay.report.text import money, number
 from assay_arc import StoreProblem
+from assay_arc.cards import read_card
 from assay_arc.figures import (
     BUDGETS,
     curve_picture,
@@ -28,9 +31,13 @@ from assay_arc.store import (
     StoredRun,
     TagScore,
 )
+from assay_arc.stuck import StuckLevel, stuck_levels, stuck_lines, stuck_picture
 
 
-def report_markdown(run: StoredRun, card: Scorecard) -> str:
+def report_markdown(
+    run: StoredRun, card: Scorecard, stuck: Sequence[StuckLevel] | None = None
+) -> str:
+    stuck = stuck_levels(run, card) if stuck is None else stuck
     parts = [
         ["# ARC-AGI-3 Benchmark Report", "", *_facts(run, card)],
         section("Per-Environment Breakdown", _games(card)),
@@ -38,17 +45,21 @@ def report_markdown(run: StoredRun, card: Scorecard) -> str:
         section("Effort per Level", _efforts(card)),
         section("Scores by Tag", _tags(card)),
         section("Performance Analysis", _analysis(card)),
+        section("Where It Is Stuck", stuck_lines(stuck)),
     ]
     return visible(join_sections(parts))
 
 
 def report_page(run: StoredRun, card: Scorecard) -> str:
-    """The same as HTML, with the score against actions and, where it is known, against cost."""
+    """The same as HTML, with curves of the score, and the levels that trials are stuck on."""
+    stuck = stuck_levels(run, card)
     pictures = [
         curve_picture("Score against actions a trial", "actions", score_by_actions(card)),
         curve_picture("Score against cost a trial", "$", score_by_cost(card)),
+        *(stuck_picture(one) for one in stuck),
     ]
-    return markdown_page(f"ARC-AGI-3 run {run.meta.run_id}", report_markdown(run, card), pictures)
+    text = report_markdown(run, card, stuck)
+    return markdown_page(f"ARC-AGI-3 run {run.meta.run_id}", text, pictures)
 
 
 def report_summary(run: StoredRun, card: Scorecard) -> str:
@@ -74,7 +85,8 @@ def report_json(run: StoredRun, card: Scorecard) -> dict[str, Any]:
         "timestamp": meta.timestamp,
         "duration_seconds": meta.duration_seconds,
         "harness": meta.harness,
-        "model": meta.harness_config.model,
+        "model": run.models,
+        "agents": meta.agents,
         "game_set": meta.game_set,
         "seed": meta.seed,
         "overall_score": card.percent,
@@ -93,6 +105,7 @@ def report_json(run: StoredRun, card: Scorecard) -> dict[str, Any]:
         "verified": meta.verified,
         "not_measured": meta.not_measured,
         "games_not_measured": n_lost,
+        "tampered": meta.tampered,
         "official": meta.official,
         "tools": meta.tools,
         "tokens": card.tokens,
@@ -117,6 +130,7 @@ def _game_json(game: GameRow) -> dict[str, Any]:
         "resets": game.resets,
         "state": play.state,
         "level_scores": [s * 100 for s in play.level_scores],
+        "level_scores_percent": play.level_percents,
         "level_actions": play.level_actions,
         "level_baselines": play.level_baseline_actions,
         "efficiency": [taken / usual for taken, usual in play.actions_and_baselines],
@@ -136,6 +150,11 @@ def unmeasured_words(meta: RunMeta) -> str:
     noun = "game" if meta.trials == 1 else "trial"
     total = counted_noun(meta.games_total * meta.trials, noun)
     return f"{len(meta.not_measured)} of {total} not measured"
+
+
+def tampering_words(meta: RunMeta) -> list[str]:
+    """What players did that they may not do, each with the name of the trial."""
+    return [f"{name}: {words}" for name, said in meta.tampered.items() for words in said]
 
 
 def score_words(meta: RunMeta, card: Scorecard, note: str = "") -> str:
@@ -206,22 +225,25 @@ def _facts(run: StoredRun, card: Scorecard) -> list[str]:
         f"no limit of {noun}s" if most is None else counted_noun(most, noun)
         for most, noun in ((meta.max_steps, "step"), (meta.max_resets, "reset"))
     ]
+    claimed = " (as the other harness says)" if run.imported else ""
     facts: list[tuple[str, object]] = [
         ("Run ID", meta.run_id),
-        ("Date", meta.timestamp),
-        ("Duration", f"{meta.duration_seconds:.0f} s"),
-        ("Harness", f"{meta.harness} ({meta.harness_config.model})"),
-        ("Game Set", f"{meta.game_set} ({n_games}, {counted_noun(meta.trials, 'trial')})"),
+        ("Date", escape(meta.timestamp)),
+        ("Duration", f"{meta.duration_seconds:.0f} s{claimed}"),
+        ("Harness", escape(f"{meta.harness} ({run.models})")),
+        *_agent_facts(meta),
+        ("Game Set", f"{escape(meta.game_set)} ({n_games}, {counted_noun(meta.trials, 'trial')})"),
         ("Seed", meta.seed),
-        ("Limits", ", ".join(limits)),
-        ("Card ID", card.card_id),
+        ("Limits", ", ".join(limits) + claimed),
+        ("Card ID", escape(card.card_id)),
         ("Competition Mode", card.competition_mode),
     ]
     if official is not None:
         score = number(official.score_percent, 2) if official.closed else "not closed yet"
-        facts.append(("Official Scorecard", f"{official.card_id} ({score} / 100), {official.url}"))
+        place = escape(f"{official.card_id} ({score} / 100), {official.url}")
+        facts.append(("Official Scorecard", place))
     facts += [
-        ("Verified", verified_words(run)),
+        ("Verified", escape(verified_words(run))),
         ("Overall Score", score_words(meta, card, scorer)),
         (
             "Environments Completed",
@@ -234,13 +256,14 @@ def _facts(run: StoredRun, card: Scorecard) -> list[str]:
     ]
     if card.tokens is not None:
         facts.append(("Tokens", f"{card.tokens:,}"))
-    facts.append(("Plugins", ", ".join(meta.harness_config.plugins) or "none"))
-    facts.append(("MCP Servers", ", ".join(meta.harness_config.mcp_servers) or "none"))
+    facts.append(("Plugins", escape(", ".join(meta.harness_config.plugins)) or "none"))
+    facts.append(("MCP Servers", escape(", ".join(meta.harness_config.mcp_servers)) or "none"))
     if meta.tools is not None:
-        facts.append(("Tools", ", ".join(meta.tools)))
+        facts.append(("Tools", escape(", ".join(meta.tools))))
     if meta.transcripts:
-        facts.append(("Transcripts", ", ".join(meta.transcripts)))
-    facts += [("Not measured", f"{name}: {why}") for name, why in meta.not_measured.items()]
+        facts.append(("Transcripts", escape(", ".join(meta.transcripts))))
+    facts += [("Not measured", escape(f"{name}: {why}")) for name, why in meta.not_measured.items()]
+    facts += [("Tampered", escape(words)) for words in tampering_words(meta)]
     n_unscored = card.total_environments - card.games_scored
     if card.formula and n_unscored:
         reasons = f"{counted_noun(n_unscored, 'game')} (see the reasons below)"
@@ -248,10 +271,31 @@ def _facts(run: StoredRun, card: Scorecard) -> list[str]:
     return [f"- **{name}**: {value}" for name, value in facts]
 
 
+def _agent_facts(meta: RunMeta) -> list[tuple[str, str]]:
+    """What the agent said about itself; of each trial apart, where they differ."""
+    facts = []
+    for one in meta.agents:
+        words = [f"model {one.model}"] if one.model and len(meta.agents) > 1 else []
+        words += [f"version {one.version}"] if one.version else []
+        words += [f"{name} {setting_words(value)}" for name, value in one.setup.items()]
+        where = f" in {', '.join(one.trials)}" if len(meta.agents) > 1 else ""
+        facts.append((escape(f"Agent{where}"), escape("; ".join(words)) or "nothing else known"))
+    return facts
+
+
+def setting_words(value: Any) -> str:
+    """A setting that an agent reported: a list by its names, and cut."""
+    if isinstance(value, list):
+        names = [str(one.get("name", one)) if isinstance(one, dict) else str(one) for one in value]
+        more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+        return ", ".join(names[:12]) + more if names else "none"
+    return str(value)[:200]
+
+
 def _games(card: Scorecard) -> list[str]:
     rows = [
         [
-            game.id,
+            cell_text(game.id),
             number(game.percent),
             f"{game.best.levels_completed}/{game.n_levels}",
             str(game.actions),
@@ -261,7 +305,8 @@ def _games(card: Scorecard) -> list[str]:
         for game in card.best_first
     ]
     lines = table(["Game", "Score", "Levels", "Actions", "Resets", "State"], rows)
-    return [*lines, *(f"- {game.id}: {words}" for game in card.games if (words := remark(game)))]
+    remarks = [f"{game.id}: {words}" for game in card.games if (words := remark(game))]
+    return [*lines, *(f"- {escape(words)}" for words in remarks)]
 
 
 def _levels(card: Scorecard) -> list[str]:
@@ -276,10 +321,10 @@ def _levels(card: Scorecard) -> list[str]:
             usual = baselines[i] if i < len(baselines) else None
             done = i < play.levels_completed
             ratio = f"{taken / usual:.2f}x" if done and usual and taken else "-"
-            score = play.level_scores[i] * 100 if i < len(play.level_scores) else None
+            score = play.level_percents[i] if i < len(play.level_percents) else None
             rows.append([str(i + 1), number(score), str(taken), str(usual or "-"), ratio])
         head = ["Level", "Score", "Actions", "Baseline", "Efficiency"]
-        lines += ["", f"### {game.id}", "", *table(head, rows)]
+        lines += ["", f"### {escape(game.id)}", "", *table(head, rows)]
     return lines
 
 
@@ -287,7 +332,7 @@ def _efforts(card: Scorecard) -> list[str]:
     """What each level took, where more than the actions is known of an agent."""
     rows = [
         [
-            f"{game.id} trial {trial.trial}",
+            cell_text(f"{game.id} trial {trial.trial}"),
             str(level.level),
             str(level.actions),
             number(level.seconds),
@@ -322,7 +367,9 @@ def _tags(card: Scorecard) -> list[str]:
         except msgspec.ValidationError:
             continue  # of another program
         levels = f"{tag.levels_completed}/{tag.total_levels}"
-        rows.append([tag.id, str(tag.games), number(tag.score_percent), levels, str(tag.actions)])
+        rows.append(
+            [cell_text(tag.id), str(tag.games), number(tag.score_percent), levels, str(tag.actions)]
+        )
     return table(["Tag", "Games", "Score", "Levels", "Actions"], rows) if rows else []
 
 
@@ -343,12 +390,17 @@ def _analysis(card: Scorecard) -> list[str]:
     lost = [game for game in card.games if game.best.state == "GAME_OVER"]
     if lost:
         lines += ["", "**Failure Analysis**:"]
-        lines += [f"- {g.id}: failed at level {g.best.levels_completed + 1}" for g in lost]
+        lines += [f"- {escape(g.id)}: failed at level {g.best.levels_completed + 1}" for g in lost]
     return lines
 
 
 def _named(games: list[GameRow]) -> str:
-    return ", ".join(f"{game.id} ({number(game.percent)})" for game in games) or "none"
+    return ", ".join(f"{escape(game.id)} ({number(game.percent)})" for game in games) or "none"
+
+
+def cell_text(text: str) -> str:
+    """A name for a cell of a table, which escapes the bar itself; `_` within a word is plain."""
+    return re.sub(r"(?<=\w)\\_(?=\w)", "_", escape(text).replace("\\|", "|"))
 
 
 class PastGame(msgspec.Struct, frozen=True, kw_only=True):
@@ -372,7 +424,7 @@ def past_of_games(store: Store) -> tuple[dict[str, list[PastGame]], list[str]]:
     problems = []
     for run in store.completed():
         try:
-            games = run.card().games
+            games = read_card(run).games
         except StoreProblem as problem:
             problems.append(problem.message)
             continue

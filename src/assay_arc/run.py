@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import re
 import secrets
 import shutil
 import tempfile
@@ -19,17 +20,33 @@ from assay.pipeline.run import BatchProgress, Rows, RunRequest, execute, plan
 from assay.pipeline.sink import open_sink
 from assay.pipeline.trials import TrialRows
 from assay.plugin import PromptRow
+from assay.records.capture import Cause, Failure
 from assay.records.files import remove_folder
 from assay.records.raw_streams import folder_names
 from assay.records.spec import PluginRef, Surroundings, TrialSpec
 from assay.records.trial import Trial
 from assay_arc.benchmark import KEPT_LOG
-from assay_arc.cards import LOGS, RESULTS, derive_played, write_scores
-from assay_arc.store import META, Scorecard, StoredRun, write_json
+from assay_arc.cards import (
+    LOGS,
+    RESULTS,
+    derive_played,
+    log_names,
+    read_agents,
+    read_tampering,
+    score_card,
+    seal_run,
+    write_card,
+)
+from assay_arc.seal import write_seal
+from assay_arc.store import Scorecard, StoredRun, config_hash
+from assay_arc.watch import FileCopies, FinishedRuns
 from assay_arc.world import hide_process
 
 DEFAULT_TIMEOUT_MS = 1_800_000
 RAW, WORK = "raw", "workspaces"
+SHOWN_AS = ("image", "grid", "diff", "memory_file", "advice")
+"""Options of the benchmark that are a part of the configuration: how the game is shown, and what
+the agent is told."""
 
 
 class PlannedOptions(msgspec.Struct, kw_only=True):
@@ -64,6 +81,7 @@ class ArcRun:
         self._names = folder_names(prompt.id for prompt, _ in self._trials)
         """What the folders of each trial are called in the folder of the run."""
         self._played_s = 0.0
+        self._late_changes: list[str] = []
 
     def request(
         self,
@@ -114,24 +132,38 @@ class ArcRun:
         batch = plan(request)
         batch = msgspec.structs.replace(batch, specs=[*map(self._apart, batch.specs)])
         hide_process()
-        with _open_rows(self.folder / RESULTS, self._options.k, batch.graders) as sink:
-            rows = contextlib.nullcontext(_MovedRows(sink, self._names, self.folder))
-            place = self._private_folder()
-            for _ in execute(batch, progress=progress, rows=rows, place=place):
-                pass
+        watched = FinishedRuns(r for r in self.run.store.completed() if r.folder != self.folder)
+        with FileCopies(self.folder) as copies:
+            copies.keep(*log_names(self.folder))
+            with _open_rows(self.folder / RESULTS, self._options.k, batch.graders) as sink:
+                copies.keep(RESULTS)
+                rows = _MovedRows(sink, self._names, self.run, copies, watched)
+                place, results = self._private_folder(), contextlib.nullcontext(rows)
+                for _ in execute(batch, progress=progress, rows=results, place=place):
+                    pass
+            self._late_changes = rows.find_changes()
         self._played_s = time.monotonic() - began_s
 
     def conclude(self, *, complete: bool) -> Scorecard:
         """Write the scores and the metadata."""
         meta = self.meta
         played, lost = derive_played(self.folder, meta)
-        card = write_scores(self.folder, meta.run_id, played, not_measured=lost)
+        meta.agents = read_agents(self.folder)
+        if meta.agents:
+            meta.harness_config.model = self.run.models
+            chosen = {n: v for n, v in (meta.benchmark or {}).items() if n in SHOWN_AS}
+            meta.config_hash = config_hash(meta.harness_config, chosen)
+        meta.tampered = read_tampering(self.folder)
+        if self._late_changes:
+            meta.tampered["after the last trial"] = self._late_changes
+        card = score_card(meta, played, not_measured=lost)
+        write_card(self.folder, card)
         meta.duration_seconds = round(meta.duration_seconds + self._played_s, 3)
         meta.games_played = len(card.games)
         meta.not_measured = lost
         meta.cost_usd = card.cost_usd
         meta.status = "completed" if complete else "running"
-        write_json(self.folder / META, meta)
+        seal_run(self.folder, meta)
         return card
 
     def _planned_trials(self) -> Iterator[PromptRow]:
@@ -178,10 +210,19 @@ class ArcRun:
 class _MovedRows(Rows):
     """Moves the files of each finished trial into the run's folder, then writes its row."""
 
-    def __init__(self, sink: Rows, names: dict[str, str], target: Path) -> None:
+    def __init__(
+        self,
+        sink: Rows,
+        names: dict[str, str],
+        run: StoredRun,
+        copies: FileCopies,
+        watched: FinishedRuns,
+    ) -> None:
         self._sink = sink
         self._names = names
-        self._target = target
+        self._run, self._target = run, run.folder
+        self._copies, self._watched = copies, watched
+        self._inode = (run.folder / RESULTS).stat().st_ino
 
     def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
         return self._sink.missing(specs)
@@ -203,10 +244,33 @@ class _MovedRows(Rows):
             workspace = self._move(spec, place, WORK, Path(worked_in).name)
             if workspace is not None and any(workspace.iterdir()):
                 metadata["workspaceDir"] = str(workspace)
+        if lacks_tools(captured):
+            failure = Failure(cause=Cause.WORLD, message=NO_TOOLS)
+            nothing = {"grade": msgspec.UNSET, "grades": msgspec.UNSET, "outcome": msgspec.UNSET}
+            captured = msgspec.structs.replace(captured, failure=failure, **nothing)
+        if changes := self.find_changes():
+            metadata["evidence"] = {**metadata.get("evidence", {}), "tampered": changes}
         cwd = metadata.get("workspaceDir", msgspec.UNSET)
         moved_row = msgspec.structs.replace(captured, metadata=metadata, raw=raw, cwd=cwd)
+        if log := metadata.get("evidence", {}).get("log"):
+            self._copies.keep(log)
         self._sink.add(spec, moved_row)
+        self._keep_rows()
         remove_folder(spec.surroundings.cwd, missing_ok=True)
+
+    def find_changes(self) -> list[str]:
+        """Say what was changed that no player may change; files of this run are put back."""
+        own = [f"{name} of this run was changed, and put back" for name in self._copies.restore()]
+        return [*own, *self._watched.find_changes()]
+
+    def _keep_rows(self) -> None:
+        path = self._target / RESULTS
+        if not path.is_file() or path.stat().st_ino != self._inode:
+            msg = f"{path} was replaced while agents played: the rows of this run are lost"
+            raise OutputError(msg, hint="an agent can do that without --sandbox")
+        self._copies.keep(RESULTS)
+        logs = {n: sha256 for n, sha256 in self._copies.digests.items() if n != RESULTS}
+        write_seal(self._target, self._run.meta, logs)
 
     def _move_log(self, raw: str) -> str:
         """Move a log that was kept with the raw streams to the others; return its name."""
@@ -225,6 +289,21 @@ class _MovedRows(Rows):
         shutil.rmtree(target, ignore_errors=True)
         shutil.move(source, target)
         return target
+
+
+NO_TOOLS = (
+    "the agent reported that it was offered no tools of the game and no shell, and did nothing"
+)
+_USABLE = re.compile(r"arc|bash|shell|exec|terminal", re.IGNORECASE)
+
+
+def lacks_tools(trial: Trial) -> bool:
+    """Whether an agent said when it started that it has nothing to play with, and did not play."""
+    tools = (trial.setup or {}).get("tools")
+    if not isinstance(tools, list) or any(_USABLE.search(str(name)) for name in tools):
+        return False
+    result = (trial.metadata.get("evidence") or {}).get("result") or {}
+    return not (result.get("steps") or result.get("resets") or result.get("rejected"))
 
 
 @contextlib.contextmanager

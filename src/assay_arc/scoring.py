@@ -4,11 +4,10 @@ Every score names its formula and its scale.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 import msgspec
 
-from assay_arc.log import Answer, Counters, End, Event, GameLog, Header, StopReason
+from assay_arc.log import Answer, Counters, End, Event, GameLog, Header, StopReason, read_time
 
 RESET = "RESET"
 
@@ -224,8 +223,7 @@ def _levels(play: PlayTally, header: Header) -> list[LevelResult]:
 def _duration_s(log: GameLog) -> float | None:
     if not log.records:
         return None
-    began = datetime.fromisoformat(log.header.started_at)
-    return (datetime.fromisoformat(log.records[-1].at) - began).total_seconds()
+    return (read_time(log.records[-1].at) - read_time(log.header.started_at)).total_seconds()
 
 
 class LevelRow(msgspec.Struct, frozen=True, kw_only=True):

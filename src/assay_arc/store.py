@@ -18,6 +18,7 @@ from assay.records.rows import UNREADABLE
 from assay_arc import GameProblem, StoreProblem
 from assay_arc.catalog import BUILT_IN, list_games
 from assay_arc.effort import CurvePoint, LevelEffort
+from assay_arc.seal import Seal, read_seal
 
 RECORDED, REPLAYED, UNVERIFIED = "recorded", "replayed", "unverified"
 """How far a run can be trusted: our own game process wrote its logs; they were replayed in the
@@ -37,6 +38,15 @@ class OfficialCard(msgspec.Struct, kw_only=True):
     score_percent: float | None = None
     """As the server scored it, once the card was closed."""
     closed: bool = False
+
+
+class ReportedAgent(msgspec.Struct, kw_only=True):
+    """What agents said about themselves when they started, alike in some trials of a run."""
+
+    model: str | None = None
+    version: str | None = None
+    setup: dict[str, Any] = {}
+    trials: list[str] = []
 
 
 class RunMeta(msgspec.Struct, kw_only=True):
@@ -73,6 +83,10 @@ class RunMeta(msgspec.Struct, kw_only=True):
     """What the agent of an imported run printed: files in the folder of the run."""
     not_measured: dict[str, str] = {}
     """Trials that say nothing about the agent, and why."""
+    agents: list[ReportedAgent] = []
+    """As the agents reported themselves; several where trials differ."""
+    tampered: dict[str, list[str]] = {}
+    """Trials in which the player changed files that are not its own, or killed its game."""
     content_sha256: str | None = None
     """Of an imported result, so that the same content is not imported twice."""
     session_sha256: dict[str, str] = {}
@@ -110,6 +124,13 @@ class PlayRow(msgspec.Struct, kw_only=True):
     trial: int = 1
     play: int = 1
     score_percent: float | None = None
+    level_scores_percent: list[float] = []
+    """By the formula of score_percent; the official one gives up to 115."""
+
+    @property
+    def level_percents(self) -> list[float]:
+        """The scores of the levels in percent; a card of the reference has its own alone."""
+        return self.level_scores_percent or [score * 100 for score in self.level_scores]
 
     @property
     def actions_and_baselines(self) -> list[tuple[int, int]]:
@@ -288,6 +309,13 @@ class Scorecard(msgspec.Struct, kw_only=True):
         return [trial for game in self.games for trial in game.trials or game.reference_trials]
 
     @property
+    def tokens_per_level(self) -> float | None:
+        """The tokens of a completed level; None as with the cost."""
+        if self.tokens is None or self.total_levels_completed == 0:
+            return None
+        return self.tokens / self.total_levels_completed
+
+    @property
     def cost_per_level(self) -> float | None:
         """The cost of a completed level; None when it is unknown or none was completed."""
         if self.cost_usd is None or self.total_levels_completed == 0:
@@ -336,22 +364,24 @@ SHORT = 8
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run folder and its metadata."""
+    """A run folder and its metadata: as sealed, or as found and then unverified."""
 
     folder: Path
     meta: RunMeta
     imported: bool = False
+    seal: Seal | None = None
+    problem: str | None = None
+    """How run-meta.json contradicts the seal."""
 
-    def card(self) -> Scorecard:
-        try:
-            return read_json(self.folder / CARD, Scorecard)
-        except StoreProblem as problem:
-            msg = f"run {self.meta.run_id}: {problem.message} (status: {self.meta.status})"
-            again = f"assay arc rescore {self.meta.run_id} --write{self.store.option}"
-            hint = f"create it again with: {again}"
-            if self.is_unfinished:
-                hint = f"continue the run with: {self.resume_command}"
-            raise StoreProblem(msg, hint=hint) from None
+    def distrust(self, why: str) -> None:
+        """Mark the run as unverified, here and not on disk."""
+        self.meta.verified, self.meta.verification = UNVERIFIED, why
+
+    @property
+    def models(self) -> str:
+        """The model that answered: as the agent reported it, otherwise as it was asked for."""
+        reported = [one.model for one in self.meta.agents if one.model]
+        return ", ".join(dict.fromkeys(reported)) or self.meta.harness_config.model
 
     @property
     def store(self) -> "Store":
@@ -452,11 +482,27 @@ class Store:
             if path.name.startswith(".") or not (path / META).is_file():
                 continue
             try:
-                meta = read_json(path / META, RunMeta)
+                run = stored_run(path, imported=imported)
             except StoreProblem:
                 continue
-            if meta.run_id == path.name:
-                yield StoredRun(folder=path, meta=meta, imported=imported)
+            if run.meta.run_id == path.name:
+                yield run
+
+
+def stored_run(folder: Path, *, imported: bool) -> StoredRun:
+    """A run as its seal says; without one, what run-meta.json says of trust counts for nothing."""
+    found, seal = read_json(folder / META, RunMeta), read_seal(folder)
+    if isinstance(seal, str):
+        run = StoredRun(folder=folder, meta=found, imported=imported)
+        run.distrust(seal if imported else f"{seal}; `assay arc verify` replays its logs")
+        return run
+    meta = msgspec.convert(seal.meta, RunMeta)
+    problem = None
+    if found != meta:
+        name = next(n for n in RunMeta.__struct_fields__ if getattr(found, n) != getattr(meta, n))
+        was, now = (msgspec.json.encode(getattr(one, name)).decode() for one in (meta, found))
+        problem = f"{META} says {name} {now[:80]}, but it was {was[:80]} when Assay wrote it"
+    return StoredRun(folder=folder, meta=meta, imported=imported, seal=seal, problem=problem)
 
 
 def _sorted(runs: Iterator[StoredRun]) -> list[StoredRun]:
@@ -519,9 +565,13 @@ def games_folder(root: Path, config: StoreConfig, given: Path | None = None) -> 
         return BUILT_IN if str(given) == BUILT_IN_NAME else _with_games(given)
     if config.environments_dir == BUILT_IN_NAME:
         return BUILT_IN
-    configured = root.parent / config.environments_dir
-    if configured.is_dir() and any(configured.rglob("metadata.json")):
-        return configured
+    # The games of this folder, wherever the runs are kept; else those beside the runs.
+    for configured in (
+        Path(config.environments_dir).absolute(),
+        root.parent / config.environments_dir,
+    ):
+        if configured.is_dir() and any(configured.rglob("metadata.json")):
+            return configured
     if Path(config.environments_dir) == Path(StoreConfig().environments_dir):
         return BUILT_IN
     what = "has no games in it" if configured.is_dir() else "does not exist"

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from assay.adapters.codex import CodexAdapter, native_program
+from assay.adapters.codex.merge import _bare_step
+from assay.adapters.codex.rollout import Call
 from assay.errors import InputError
 from assay.plugin import Ask, Reading
 from assay.records.capture import Message, Plan, Thought, ToolCall
@@ -208,6 +210,13 @@ def test_an_item_that_never_ended_is_cancelled() -> None:
     assert isinstance(step, ToolCall)
     assert step.status == "cancelled"
     assert not reading.events.terminal
+
+
+def test_a_call_without_an_item_is_cancelled_if_nothing_came_back() -> None:
+    answers = {(None, None): "cancelled", (None, 7.0): "completed", ("x", None): "completed"}
+    for (output, at_ms), status in answers.items():
+        call = Call("c", "wait", output=output, output_ms=at_ms)
+        assert _bare_step(call, None, 5.0).status == status
 
 
 @pytest.mark.parametrize(

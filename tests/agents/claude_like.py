@@ -88,6 +88,21 @@ if log := os.environ.get("LIKE_LOG"):
         file.write(f"{os.getcwd()}\n")
 words = [word for text in texts for word in magic_words(text)]
 answer = ", ".join(words) or "no idea"
+# Of some questions, by their last word, something else becomes of it if there is a magic word.
+asked = f"{prompt} {args[-1]}".split()[-1]
+
+
+def is_among(variable: str) -> bool:
+    return bool(words) and asked in os.environ.get(variable, "").split()
+
+
+once = f"{os.environ.get('LIKE_LOG')}.{quoted(asked)}"  # the first attempt leaves a file
+if is_among("LIKE_LOST") or (is_among("LIKE_LOST_ONCE") and not os.path.exists(once)):
+    open(once, "w").close()
+    emit(type="result", subtype="success", is_error=True, api_error_status=529, num_turns=1,
+         result="API Error: 529 overloaded", usage={}, total_cost_usd=0)  # fmt: skip
+    sys.exit(1)
+answer = "crash" if is_among("LIKE_CRASHES") else "no idea" if is_among("LIKE_FAILS") else answer
 emit(type="assistant", message={"role": "assistant", "model": model,
      "content": [{"type": "text", "text": answer}]})  # fmt: skip
 # A thousand tokens of this model cost a cent and a half.

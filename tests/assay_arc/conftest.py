@@ -5,19 +5,24 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
+from assay_arc.cards import derive_card, seal_run, write_card
 from assay_arc.catalog import BUILT_IN, GameInfo, level_counts, list_games, read_game
 from assay_arc.log import Header, Limits, LogWriter, read_log
 from assay_arc.scoring import derive_result
 from assay_arc.server import PlayerRequest
 from assay_arc.session import GameSession
+from assay_arc.store import Store, StoredRun
 from assay_arc.world import close_game, plan_game, wait_ready
 
 GAMES = tuple(info.game_id for info in list_games(BUILT_IN).games)
@@ -221,10 +226,80 @@ def table(quick_folder, games):
         each.log.close()
 
 
+PLAYER = Path(__file__).with_name("player.py")
+STORE = ".arc-agi-benchmarks"
+
+
+def player(folder: Path, *code: str) -> Path:
+    """Write a schema of the player, which runs this code at its end."""
+    events = [
+        {
+            "match": {"path": "$.type", "value": kind},
+            "emitAs": kind,
+            "extract": {"content": "$.text"},
+        }
+        for kind in ("thought", "message")
+    ]
+    schema = {
+        "version": 1,
+        "name": "player",
+        "command": [str(Path(sys.executable).resolve()), str(PLAYER), *code],
+        "sessionMode": "stream",
+        "prompt": {},
+        "output": {"flag": "", "value": ""},
+        "outputEvents": events,
+        "result": {"matchPath": "$.type", "matchValue": "result", "contentPath": "$.result"},
+    }
+    path = folder / "player.json"
+    path.write_text(json.dumps(schema))
+    return path
+
+
+@pytest.fixture(scope="module")
+def won(made_once, warm_assays) -> Path:
+    """A folder with one run: ky01, its first level won, stuck on the second."""
+
+    def play(folder: Path) -> None:
+        words = ["arc", "run", str(player(folder)), "--games", "ky01", "--max-steps", "20", "-q"]
+        done = warm_assays.run(words, folder, os.environ, b"", 120)
+        assert done.returncode == 0, done.stderr
+        (folder / "said").write_bytes(done.stdout)
+
+    return made_once("arc-won", play)
+
+
+@pytest.fixture
+def run(won, tmp_path) -> StoredRun:
+    """That run, in the folder of the test."""
+    shutil.copytree(won / STORE, tmp_path / STORE)
+    return Store(tmp_path / STORE).find("latest")
+
+
+def variant(run: StoredRun, **changes) -> StoredRun:
+    """A copy of a run with other metadata, as if Assay had recorded it; no game is played."""
+    run_id = str(uuid.uuid4())
+    folder = run.folder.with_name(run_id)
+    shutil.copytree(run.folder, folder)
+    meta = msgspec.structs.replace(run.meta, run_id=run_id, **changes)
+    made = StoredRun(folder=folder, meta=meta)
+    reseal(made)
+    return made
+
+
+def reseal(run: StoredRun) -> None:
+    """Score and seal a run again, as if Assay had just written its rows."""
+    seal_run(run.folder, run.meta)
+    write_card(run.folder, derive_card(StoredRun(folder=run.folder, meta=run.meta)))
+    seal_run(run.folder, run.meta)
+
+
 @pytest.fixture
 def arc():
     """Names of this file for the tests, which can not import a conftest."""
     return SimpleNamespace(
+        player=player,
+        variant=variant,
+        reseal=reseal,
         MEMORY=MEMORY,
         Table=Table,
         write_game=write_game,

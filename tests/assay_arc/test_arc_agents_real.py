@@ -54,8 +54,8 @@ def variables(agent: str, url: str) -> dict[str, str]:
     return {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "MOCK_API_KEY": "dummy"}
 
 
-def arguments(agent: str, url: str) -> list[str]:
-    words = ["--model", MODELS[agent]]
+def arguments(agent: str, url: str, model: str | None = None) -> list[str]:
+    words = ["--model", model] if model else []
     if agent == "codex":
         provider = "model_providers.mock"
         for setting in (
@@ -91,7 +91,7 @@ def test_plays_both_ways_in(
         command = [sys.executable, "-m", "assay", "arc", "run", f"{agent}:{agent_program(agent)}"]
         command += ["--games", "ky01", "--max-steps", "20", "-t", "120000"]
         command += [confined] if confined else []
-        command += [*arguments(agent, model.url)]
+        command += [*arguments(agent, model.url, MODELS[agent])]
         command += [word for name in env for word in ("--env", name)]
         done = subprocess.run(
             command,
@@ -123,6 +123,23 @@ def test_plays_both_ways_in(
     assert "arc-play" in told
     for secret in ("[10, 7, 24, 15, 19]", "10, 7, 24", log.header.source_sha256, "ky01.py"):
         assert secret not in told
+
+
+def test_codex_plays_with_its_own_default_model(
+    agent_program: Callable[[str], Path], assay: Callable[..., Any], tmp_path: Path, home: Path
+) -> None:
+    """Its tools come as an item of the input then, and the model is the one that it reports."""
+    with ScriptedModel({"steps": STEPS}) as model:
+        command = ["arc", "run", f"codex:{agent_program('codex')}", "--games", "ky01", "-q"]
+        command += [*arguments("codex", model.url), "--env", "MOCK_API_KEY"]
+        env = {**variables("codex", model.url), "HOME": str(home)}
+        done = assay(*command, env=env, timeout=200)
+        asked = [request.body for request in model.requests]
+    assert done.code == 0, done.stderr
+    assert f"Steps: {3 + N_EQUAL} |" in done.stdout
+    assert any(item.get("type") == "additional_tools" for item in asked[0]["input"])
+    report = assay("arc", "report").stdout
+    assert f"- **Harness**: codex ({asked[0]['model']})" in report
 
 
 def block_after(text: str, heading: str, language: str = "bash") -> str:

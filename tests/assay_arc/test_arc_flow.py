@@ -20,6 +20,7 @@ from assay.cli.group import run_command
 from assay.errors import AssayError
 from assay.viewer.index import Index
 from assay.viewer.library import game_log
+from assay_arc.cards import read_card
 from assay_arc.commands import COMMANDS, command
 from assay_arc.commands import demo as arc_demo
 from assay_arc.log import read_log
@@ -124,7 +125,7 @@ def test_repeats_are_trials_of_a_game_for_compare_too(here, assay):
     assert (compared["meta"]["promptCount"], compared["meta"]["trialsPerPrompt"]) == (3, 2)
     assert compared["health"][compared["meta"]["runs"][0]]["run"] == 6
     for run, label in zip(Store(here / STORE).native(), compared["meta"]["runs"], strict=True):
-        card, measures = run.card(), compared["measures"][label]
+        card, measures = read_card(run), compared["measures"][label]
         assert measures["official %"] == pytest.approx(card.score_percent)
         assert measures["levels"] == pytest.approx(card.total_levels_completed / 6)
         assert measures["actions"] == pytest.approx(card.total_actions / 6)
@@ -228,7 +229,7 @@ def test_verify_replays_every_log_and_finds_every_change(here):
     assert done.out.count("actions agree") == 6
     run = Store(here / STORE).find(ids["random"])
     assert run.meta.verified == "replayed"
-    assert run.card().verified == "replayed"
+    assert read_card(run).verified == "replayed"
     log = next(run.folder.glob("logs/*ky01*"))
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines[:-3]))
@@ -253,8 +254,8 @@ def test_rescore_recomputes_under_any_formula(here):
         "seed-1.0.0",
     }
     run = Store(here / STORE).find(ids["search"])
-    assert data["official"]["score_percent"] == pytest.approx(run.card().score_percent)
-    assert data["seed-1.0.0"]["score_percent"] == pytest.approx(run.card().score * 100)
+    assert data["official"]["score_percent"] == pytest.approx(read_card(run).score_percent)
+    assert data["seed-1.0.0"]["score_percent"] == pytest.approx(read_card(run).score * 100)
     before = (run.folder / "scorecard.json").read_bytes()
     (run.folder / "scorecard.json").write_text("{}")
     assert arc("rescore", ids["search"], "--write").code == 0

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from assay.errors import AssayError
+from assay_arc.cards import read_card
 from assay_arc.commands import command
 from assay_arc.store import Store
 
@@ -78,7 +79,7 @@ def test_the_whole_way_round(elsewhere, tmp_path):
     [run] = store.imported()
     assert run.meta.harness_config.model == "m-9"
     assert run.meta.max_steps == 500
-    game = next(game for game in run.card().games if game.id == "ky01-v1")
+    game = next(game for game in read_card(run).games if game.id == "ky01-v1")
     assert (game.trials[0].steps, game.trials[0].resets) == (4, 1)
     assert "To compare with a run of your own" in out
     with pytest.raises(AssayError, match="Duplicate import"):
@@ -186,7 +187,7 @@ def test_a_users_own_games_list_play_and_are_scored_as_far_as_possible(tmp_path,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    card = Store(tmp_path / STORE).find("latest").card()
+    card = read_card(Store(tmp_path / STORE).find("latest"))
     assert card.score_percent is None
     assert [game.score_reason for game in card.games] == [
         "the game's metadata has no baselines",

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from assay_arc.cards import read_card
 from assay_arc.commands import command
 from assay_arc.comparison import ComparedRun, compare_runs
 from assay_arc.comparison_report import comparison_markdown
@@ -361,14 +362,14 @@ def test_06_21_runs_that_the_seed_wrote_are_read_on_their_own_scale(tmp_path):
         write_json(folder / run_id / "scorecard.json", seed_card())
     run = store.find("latest")
     assert (run.meta.run_id, run.imported) == ("seed-2", True)
-    data = report_json(run, run.card())
+    data = report_json(run, read_card(run))
     assert data["overall_score"] == pytest.approx(40.0)
     assert data["games"][0]["level_scores"] == [80.0, 0.0]
-    text = report_markdown(run, run.card())
+    text = report_markdown(run, read_card(run))
     assert "40.00 / 100" in text
     assert "UNVERIFIED" in text
     entries = [
-        ComparedRun(run=store.find(n), card=store.find(n).card()) for n in ("seed-1", "seed-2")
+        ComparedRun(run=store.find(n), card=read_card(store.find(n))) for n in ("seed-1", "seed-2")
     ]
     assert compare(*entries).environment_deltas[0].status == "Unchanged"
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from assay_arc.cards import PlayedTrial, build_card, played_from_log
+from assay_arc.cards import PlayedTrial, build_card, played_from_log, read_card
 from assay_arc.commands import command
 from assay_arc.effort import AgentEffort, StepTime, level_efforts, mean_curve, score_curve
 from assay_arc.figures import curve_picture, score_at, score_by_actions, score_by_cost
@@ -154,7 +154,7 @@ def test_a_run_has_effort_curves_and_tags_in_its_reports(tmp_path, monkeypatch):
         for trial in game["trials"]:
             assert sum(level["actions"] for level in trial["levels"]) == trial["actions"]
             assert sum(level["steps"] for level in trial["levels"]) > 0
-    assert data["score_by_actions"][-1][1] == pytest.approx(run.card().score_percent)
+    assert data["score_by_actions"][-1][1] == pytest.approx(read_card(run).score_percent)
     assert data["score_by_cost"] == []
     tags = {tag["id"]: tag for tag in data["tags"]}
     assert sum(tag["games"] for tag in tags.values()) >= 2

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from assay.errors import AssayError
+from assay_arc.cards import read_card
 from assay_arc.commands import command
 from assay_arc.generated import collect_results
 from assay_arc.store import Store
@@ -79,7 +80,7 @@ def test_several_results_are_trials_of_one_run(make):
     assert code == 0, said
     run = stored_run()
     assert (run.meta.trials, run.meta.verified, run.meta.games_total) == (3, "replayed", 1)
-    [game] = run.card().games
+    [game] = read_card(run).games
     assert [(trial.trial, trial.steps) for trial in game.trials] == [(1, 2), (2, 3), (3, 4)]
     assert all(trial.levels for trial in game.trials)
     assert run_arc("verify")[0] == 0
@@ -111,7 +112,7 @@ def test_cost_and_tokens_of_a_result_are_kept_through_every_command(make):
     assert "Cost:            $0.5000, 1,200 tokens" in said
     for words in (["rescore", "--write"], ["verify"]):
         assert run_arc(*words)[0] == 0
-        card = stored_run().card()
+        card = read_card(stored_run())
         assert (card.cost_usd, card.tokens) == (0.5, 1200)
     assert "**Tokens**: 1,200" in run_arc("report")[1]
 
@@ -133,7 +134,7 @@ def test_a_transcript_is_kept_and_read_for_tokens_and_reasoning(make):
     code, said = run_arc("import", "codex", folder, "--transcript", path)
     assert code == 0, said
     run = stored_run()
-    assert (run.card().tokens, run.card().reasoning_chars) == (1234, 30)
+    assert (read_card(run).tokens, read_card(run).reasoning_chars) == (1234, 30)
     assert (run.folder / "transcripts" / "codex.jsonl").read_bytes() == path.read_bytes()
     assert "**Transcripts**: transcripts/codex.jsonl" in run_arc("report")[1]
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from assay.cli.group import run_command
+from assay_arc.cards import read_card
 from assay_arc.log import read_log
 from assay_arc.store import RunMeta, Store
 
@@ -107,7 +108,7 @@ def test_an_online_run_has_the_official_scorecard(played, server, arc):
 def test_the_server_counts_what_our_log_counts(played):
     run = Store(played / STORE).find("latest")
     kept = json.loads((run.folder / "official-scorecard.json").read_text())
-    card = run.card()
+    card = read_card(run)
     assert kept["total_actions"] == card.total_actions
     # The server has one play for each game, or several after resets; the best counts.
     assert card.score_percent == pytest.approx(kept["score"])

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from assay.errors import AssayError
+from assay_arc.cards import read_card
 from assay_arc.catalog import BUILT_IN
 from assay_arc.commands import command
 from assay_arc.log import read_log
@@ -89,7 +90,7 @@ def test_a_recording_of_the_toolkit_is_imported_and_scored(here, steps):
     assert "Verified:        replayed" in said
     run = imported_run(here)
     assert (run.meta.harness, run.meta.harness_config.model) == ("my-agent", "m-1")
-    [game] = run.card().games
+    [game] = read_card(run).games
     [trial] = game.trials
     assert (trial.won, trial.actions, trial.resets) == (True, 77, 1)
     assert arc("verify", run.meta.run_id)[0] == 0
@@ -112,9 +113,9 @@ def test_recordings_go_out_and_come_back(here):
     assert code == 0, said
     back = imported_run(here)
     assert (back.meta.trials, back.meta.verified) == (2, "replayed")
-    assert back.card().score_percent == pytest.approx(run.card().score_percent)
-    ours = {t.actions for g in run.card().games for t in g.trials}
-    assert {t.actions for g in back.card().games for t in g.trials} == ours
+    assert read_card(back).score_percent == pytest.approx(read_card(run).score_percent)
+    ours = {t.actions for g in read_card(run).games for t in g.trials}
+    assert {t.actions for g in read_card(back).games for t in g.trials} == ours
 
 
 def test_a_recording_without_frames_says_so(here, steps):

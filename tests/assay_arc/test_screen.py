@@ -8,7 +8,7 @@ import pytest
 
 from assay.records.capture import Grade, Timing
 from assay.records.trial import Trial
-from assay_arc.commands.play import parse_keys
+from assay_arc.commands.play import _show, parse_keys
 from assay_arc.commands.run import LevelCount
 from assay_arc.commands.shared import Screen
 from assay_arc.observe import fitting_scale, frame_ansi
@@ -47,6 +47,19 @@ def test_the_whole_screen_fits_the_window(
     assert len(lines) < window[1]
     assert max(map(len, lines)) <= window[0]
     assert ("Drawn at 1/" in plain) == (screen.scale > 1)
+
+
+def test_what_arc_play_shows_stays_in_80_by_24(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The result and the log are two lines more, and the cursor stands below them."""
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: shutil.os.terminal_size((80, 24)))
+    screen = Screen()
+    capsys.readouterr()
+    said = ["ACTION1", "NOT_FINISHED level 1 of 5, actions 2, resets 1", "nothing changed", "more"]
+    _show({"text": "\n".join(said), "grid": "5" * 4096}, screen)
+    assert screen.scale == 2
+    assert capsys.readouterr().out.count("\n") + 2 < 24
 
 
 def test_a_click_hits_what_is_drawn_there() -> None:

@@ -305,11 +305,29 @@ def test_the_rest_of_the_package_does_not_import_the_toolkit():
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_the_toolkit_is_loaded_without_what_only_draws_pictures():
+LEFT_OUT = "not {'matplotlib', 'requests', 'flask'} & set(sys.modules)"
+
+
+@pytest.mark.parametrize(
+    ("before", "loaded"),
+    [
+        ("", "'matplotlib' not in sys.modules and 'requests' in sys.modules"),
+        ("engine.shut_network()", LEFT_OUT),
+        # A toolkit that uses what was left out is loaded once more, with it.
+        ("engine._NEED_NETWORK = ('pydantic',); engine.shut_network()", "'flask' in sys.modules"),
+    ],
+)
+def test_the_toolkit_is_loaded_without_what_is_not_used(games, before, loaded):
     program = (
-        "import sys; from assay_arc.engine import silence_toolkit; silence_toolkit()\n"
-        "assert 'matplotlib' not in sys.modules and 'arc_agi' in sys.modules\n"
-        "import matplotlib\n"  # a game may still use it
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from assay_arc import catalog, engine\n"
+        f"{before}\n"
+        "game = engine.ToolkitEngine(catalog.read_game(Path(sys.argv[1])))\n"
+        "assert game.act('ACTION4').state == 'NOT_FINISHED'\n"
+        f"assert {loaded}\n"
+        "from matplotlib import __file__; from requests import get\n"  # a game may still use them
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    command = [sys.executable, "-c", program, games["ky01-v1"].folder]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

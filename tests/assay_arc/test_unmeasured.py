@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from assay.errors import AssayError
+from assay_arc.cards import seal_run
 from assay_arc.catalog import BUILT_IN
 from assay_arc.commands import command
-from assay_arc.store import META
+from assay_arc.store import META, RunMeta, read_json
 
 
 def broken_games(folder: Path, *sound: str) -> Path:
@@ -72,8 +73,9 @@ def test_one_game_of_two_not_measured_is_said_everywhere(
 
 def unfinish(run: Path) -> None:
     """Leave a run as one that was killed."""
-    meta = json.loads((run / META).read_text())
-    (run / META).write_text(json.dumps(meta | {"status": "running"}))
+    meta = read_json(run / META, RunMeta)
+    meta.status = "running"
+    seal_run(run, meta)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,7 @@ def test_instructions_do_not_name_where_assay_is_installed(
     assert "assay arc import codex <result-file-path> --store s" in said
     folder = tmp_path / "s" / "cross-harness" / "codex"
     text = (folder / "instructions.md").read_text()
-    assert "--env-dir <folder of your environment files>" in text
+    assert "or tell it where they are with `--env-dir FOLDER`" in text
     assert "Play this game with seed=0" in text
     for name in ("instructions.md", "game_driver.py"):
         assert str(BUILT_IN.resolve()) not in (folder / name).read_text()

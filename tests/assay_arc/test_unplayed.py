@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from assay.errors import AssayError
+from assay_arc.cards import read_card
 from assay_arc.catalog import BUILT_IN
 from assay_arc.commands import command
 from assay_arc.generated import collect_results
@@ -85,23 +86,23 @@ def test_actions_are_shown_as_counted_and_as_claimed(result):
     code, said = arc("import", "codex", result)
     assert code == 0
     assert "Total Actions:   75 counted (a reset of a level is one), 400 claimed" in said
-    card = stored_run().card()
+    card = read_card(stored_run())
     assert (card.total_actions, card.total_actions_claimed) == (75, 400)
     assert "75 counted (a reset of a level is one), 400 claimed" in arc("report")[1]
     scores = json.loads((stored_run().folder / "environment-scores.json").read_text())
     assert scores["environments"][0]["total_actions_claimed"] == 400
     arc("rescore", "--write")
-    assert stored_run().card().total_actions_claimed == 400
+    assert read_card(stored_run()).total_actions_claimed == 400
 
 
 def test_verify_takes_an_unplayed_game_for_no_missing_log(result):
     arc("import", "codex", result)
     assert stored_run().meta.verified == "replayed"
-    assert stored_run().card().verified == "replayed"
+    assert read_card(stored_run()).verified == "replayed"
     code, said = arc("verify", "latest")
     assert code == 0, said
     assert stored_run().meta.verified == "replayed"
-    assert stored_run().card().verified == "replayed"
+    assert read_card(stored_run()).verified == "replayed"
 
 
 def test_verify_without_the_games_leaves_the_proof_as_it_was(result, tmp_path):
@@ -139,7 +140,7 @@ def test_a_changed_log_is_found_even_where_a_game_is_missing(result, tmp_path):
 def test_a_missing_log_takes_the_proof_away_until_it_is_back(result):
     arc("import", "codex", result)
     assert arc("verify")[0] == 0
-    before = stored_run().card()
+    before = read_card(stored_run())
     log = next(stored_run().folder.glob("logs/*.jsonl"))
     kept = log.read_bytes()
     log.unlink()
@@ -148,19 +149,19 @@ def test_a_missing_log_takes_the_proof_away_until_it_is_back(result):
     assert f"now marked unverified: missing: logs/{log.name}" in said
     assert "put the logs back" in said
     run = stored_run()
-    assert (run.meta.verified, run.card().verified) == ("unverified", "unverified")
-    assert run.card().score_percent == before.score_percent
+    assert (run.meta.verified, read_card(run).verified) == ("unverified", "unverified")
+    assert read_card(run).score_percent == before.score_percent
     assert "UNVERIFIED: logs/" in arc("report")[1]
     log.write_bytes(kept)
     assert arc("verify")[0] == 0
-    assert (stored_run().meta.verified, stored_run().card()) == ("replayed", before)
+    assert (stored_run().meta.verified, read_card(stored_run())) == ("replayed", before)
 
 
 def test_the_formula_of_the_scores_survives_a_check(result):
     arc("import", "codex", result)
     arc("rescore", "--formula", "first_play", "--write")
     assert arc("verify")[0] == 0
-    assert stored_run().card().formula == "first_play"
+    assert read_card(stored_run()).formula == "first_play"
 
 
 def test_the_same_sessions_under_another_model_are_not_a_second_run(result, monkeypatch):

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +13,16 @@ from typing import Any
 
 import pytest
 
+import assay as library
 from assay.stats.sequential import FEWEST_UNITS
 
 LIKE = Path(__file__).parents[1] / "agents" / "claude_like.py"
 AGENT = f"claude:{LIKE}"
 SKILL = "---\nname: relnotes\ndescription: Write release notes.\n---\nMagic word: plum\n"
+
+
+SHARED = "share-home = true"
+"""The agents of an experiment then read the skills in the user's HOME."""
 
 
 class Project:
@@ -159,7 +165,7 @@ def test_other_treatments(ab: Ab, project: Project, option: str, hint: str, arm:
 
 def test_a_control_that_has_the_skill_makes_the_verdict_invalid(ab: Ab, project: Project) -> None:
     project.write("home/.claude/skills/relnotes/SKILL.md", SKILL)
-    done = ab(project.experiment(SKILL_ARMS))
+    done = ab(project.experiment(SKILL_ARMS, SHARED))
     assert done.code == 4
     assert "INVALID" in done.stdout
     assert "control has the treatment: its agent can read the skill relnotes" in done.stdout
@@ -186,7 +192,7 @@ def test_trials_of_an_invalid_run_are_not_used_again(ab: Ab, project: Project) -
 
 def test_a_copy_under_another_name_is_found_by_its_content(ab: Ab, project: Project) -> None:
     project.write("home/.claude/skills/notes/SKILL.md", SKILL)
-    done = ab(project.experiment(SKILL_ARMS))
+    done = ab(project.experiment(SKILL_ARMS, SHARED))
     assert done.code == 4
     assert "control has the treatment" in done.stdout
 
@@ -196,7 +202,7 @@ def test_a_copy_with_another_name_in_its_head_is_found_by_its_body(
 ) -> None:
     renamed = SKILL.replace("relnotes", "other").replace("release", "all")
     project.write("home/.claude/skills/other/SKILL.md", renamed)
-    done = ab(project.experiment(SKILL_ARMS, k=1))
+    done = ab(project.experiment(SKILL_ARMS, SHARED, k=1))
     assert done.code == 4
     assert "control has the treatment: its agent can read the skill relnotes" in done.stdout
     assert "(~/.claude/skills/other/SKILL.md)" in done.stdout
@@ -231,7 +237,7 @@ def test_two_versions_that_are_the_same_or_mixed_up_are_invalid(ab: Ab, project:
     assert "the skill of old and new have the same content" in done.stdout
     project.write("v1/relnotes/SKILL.md", SKILL.replace("plum", "fig"))
     project.write("home/.claude/skills/relnotes/SKILL.md", SKILL)
-    done = ab(project.experiment(TWO_VERSIONS, k=1))
+    done = ab(project.experiment(TWO_VERSIONS, SHARED, k=1))
     assert done.code == 4
     assert "old has the treatment: its agent can read the skill relnotes (~/" in done.stdout
 
@@ -296,7 +302,8 @@ def test_trials_that_crash_are_said(ab: Ab, project: Project) -> None:
     crash = "test -d .agents && exit 3; echo plum"
     words = ("prompts.jsonl", "--shell", crash, "--with", "skill=skills/relnotes", "-k", "1")
     done = ab(*words, "-g", "contains")
-    assert done.code == 0, done.stderr
+    assert done.code == 4, done.stderr
+    assert "relnotes: UNHEALTHY (relnotes: all 3 trials failed alike: agent crashed)" in done.stdout
     assert "Warning: 1 of 1 trial of relnotes failed (agent crashed: " in done.stderr
     assert "3 of 3 trials of relnotes failed (agent crashed: " in done.stdout
 
@@ -380,7 +387,7 @@ def test_a_changed_skill_runs_only_its_own_arm_again(ab: Ab, project: Project) -
     file = project.experiment(SKILL_ARMS)
     ab(file)
     project.write("skills/relnotes/SKILL.md", SKILL + "More words.\n")
-    done = ab(file)
+    done = ab(file, "--reuse", "all")
     assert done.code == 0, done.stderr
     first = project.runs[0].relative_to(project.folder / "experiments")
     other = project.runs[1].relative_to(project.folder / "experiments")
@@ -440,7 +447,7 @@ def test_the_estimate_leaves_out_what_is_only_graded_again(ab: Ab, project: Proj
     assert done.code == 0, done.stderr
     assert "Estimate" not in done.stderr
     project.write("skills/relnotes/SKILL.md", SKILL + "More words.\n")
-    done = ab(*graded_by(project, "fig"))
+    done = ab(*graded_by(project, "fig"), "--reuse", "all")
     assert "Estimate for 5 more trials" in done.stderr  # after the smoke trial of the other arm
 
 
@@ -942,3 +949,81 @@ def test_status_from_another_folder_and_of_a_damaged_verdict(
     assert first.startswith("broken: unreadable: experiments/broken/1/verdict.json: ")
     assert second.startswith("mine: up to date: ")
     assert ab("status", "--help").stdout.startswith("Usage: assay ab status ")
+
+
+MEMORY = """\
+import os, pathlib
+memory = pathlib.Path.home() / ".remembered"
+if pathlib.Path("facts.txt").exists():
+    memory.write_text("blue")
+print(memory.read_text() if memory.exists() else "no idea")
+print(os.environ.get("CHOSEN"))
+"""
+
+
+@pytest.fixture
+def remembering(tmp_path, monkeypatch):
+    """An agent that keeps what it learns in HOME, and a template that teaches it."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CHOSEN", "small")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "agent.py").write_text(MEMORY)
+    (tmp_path / "tpl").mkdir()
+    (tmp_path / "tpl" / "facts.txt").write_text("blue")
+    rows = [{"id": f"p{n}", "input": f"{n}?", "hint": "blue"} for n in range(4)]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return f"{sys.executable} {tmp_path / 'agent.py'} {{}}"
+
+
+def rates(folder):
+    found = {}
+    for name in ("control", "tpl"):
+        (file,) = folder.glob(f"experiments/*/*/{name}.jsonl")
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        found[name] = sum(row["passRate"] for row in rows) / len(rows)
+        assert {trial["output"].split("\n")[1] for row in rows for trial in row["trials"]} == {
+            "small"
+        }
+    return found
+
+
+@pytest.mark.parametrize("how", ["options", "file", "python"])
+def test_what_an_agent_remembers_in_home_does_not_reach_the_other_arm(
+    assay, remembering, tmp_path, how
+):
+    """The first trial of the treatment would teach the control, and the difference be 0."""
+    if how == "options":
+        args = ("p.jsonl", "--simple", remembering, "--with", "template=tpl", "-g", "contains")
+        done = assay("ab", *args, "-k", 2, "--seed", 3)
+        assert "HOME of its own with a copy of the agent's login" in done.stderr
+        assert rates(tmp_path) == {"control": 0.0, "tpl": 1.0}, done.stderr
+        assert "HOME of its own" not in assay("ab", *args, "-k", 2, "--seed", 3).stderr
+        assert assay("ab", *args, "-k", 2, "--share-home", "-o", "shared/experiments").code == 0
+        assert rates(tmp_path / "shared")["control"] > 0
+    elif how == "file":
+        text = f"""
+            prompts = "p.jsonl"
+            simple = '{remembering}'
+            graders = ["contains"]
+            k = 2
+            SHARE
+            [arms.control]
+            [arms.tpl]
+            template = "tpl"
+        """
+        (tmp_path / "experiment.toml").write_text(text.replace("SHARE", ""))
+        assert assay("ab", "experiment.toml").code == 0
+        assert rates(tmp_path) == {"control": 0.0, "tpl": 1.0}
+        (tmp_path / "experiment.toml").write_text(text.replace("SHARE", "share-home = true"))
+        assert assay("ab", "experiment.toml", "-o", "shared/experiments").code == 0
+        assert rates(tmp_path / "shared")["control"] > 0
+    else:
+        verdict = library.ab(
+            tmp_path / "p.jsonl",
+            agent={"simple": remembering},
+            treatment={"template": tmp_path / "tpl"},
+            graders=["contains"],
+            k=2,
+            output=tmp_path / "experiments",
+        )
+        assert verdict.difference == 1.0

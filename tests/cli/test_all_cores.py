@@ -1,6 +1,7 @@
 """Commands that read large files write the same with one core and with several."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -112,14 +113,15 @@ def test_one_core_and_several_write_the_same(tmp_path: Path):
         words |= commands(name, tmp_path / f"{name}.jsonl")
     found = []
     by_length = {name: line for name, line in words.items() if name.startswith(SPLIT_ELSEWHERE)}
-    for n_workers, size, lines in ((1, 700, words), (3, 700, words), (2, 3_000, by_length)):
+    for n_workers, size, lines in ((1, 700, words), (2, 700, words), (3, 3_000, by_length)):
         folder = tmp_path / str(n_workers)
         folder.mkdir()
         subprocess.run(
             [sys.executable, "-c", RUN, str(n_workers), str(size), folder, json.dumps(lines)],
             check=True, timeout=100,
         )  # fmt: skip
-        found.append({path.name: path.read_bytes() for path in folder.iterdir()})
+        made = rb'"generatedAt": "[^"]*"'
+        found.append({path.name: re.sub(made, b"", path.read_bytes()) for path in folder.iterdir()})
     one, several, fewer = found
     assert one.keys() == several.keys()
     assert fewer.keys() == {name for name in one if name.startswith(SPLIT_ELSEWHERE)}

@@ -230,3 +230,68 @@ def test_wrong_use(assay: Callable[..., Any], results: Path, tmp_path: Path):
     ungraded = tmp_path / "u.jsonl"
     ungraded.write_text('{"id":"a","input":"q","output":"o"}\n')
     assert assay("calibrate", ungraded, "--export", tmp_path / "s.jsonl").code == 1
+
+
+COUNTED = """#!/bin/sh
+echo asked >> {log}
+{then}
+"""
+
+
+def grader_that(tmp_path: Path, then: str) -> tuple[Path, Path]:
+    """A program that notes each time it is asked; its file, and that of its notes."""
+    log, program = tmp_path / "asked.txt", tmp_path / "judge.sh"
+    program.write_text(COUNTED.format(log=log, then=then))
+    program.chmod(0o755)
+    return program, log
+
+
+@pytest.mark.parametrize("words", [[], ["--labels", "sheet.jsonl"]])
+def test_what_a_judge_was_paid_for_is_kept_and_nothing_is_asked(
+    assay: Callable[..., Any], results: Path, tmp_path: Path, words: list[str]
+):
+    judge, log = grader_that(tmp_path, 'echo \'{"pass":true,"score":1}\'')
+    assert assay("calibrate", results, "--export", "sheet.jsonl").code == 0
+    fill_in(tmp_path / "sheet.jsonl", set())
+    keep = tmp_path / "keep.md"
+    keep.write_text("paid for")
+    done = assay("calibrate", results, "-g", judge, *words, "-o", keep)
+    assert (done.code, keep.read_text()) == (1, "paid for")
+    assert "already exists" in done.stderr
+    assert not log.exists()
+    assert assay("calibrate", results, "-g", judge, *words, "-o", keep, "--overwrite").code == 0
+    assert log.exists()
+    # Without a grader it can be made again.
+    assert assay("calibrate", results, *words, "-o", keep).code == 0
+    # What people have filled in is not.
+    labelled = (tmp_path / "sheet.jsonl").read_text()
+    assert assay("calibrate", results, "--export", "sheet.jsonl").code == 1
+    assert (tmp_path / "sheet.jsonl").read_text() == labelled
+
+
+def test_the_first_failure_of_a_grader_is_said(
+    assay: Callable[..., Any], results: Path, tmp_path: Path
+):
+    judge, _ = grader_that(tmp_path, "echo 'the service answered 503' >&2; exit 1")
+    done = assay("calibrate", results, "-g", judge)
+    assert done.code == 1
+    assert "The first: p" in done.stderr
+    assert "the service answered 503" in done.stderr
+
+
+def test_a_grader_is_never_written_over(assay: Callable[..., Any], results: Path, tmp_path: Path):
+    judge, _ = grader_that(tmp_path, "exit 1")
+    text = judge.read_text()
+    assert assay("calibrate", results, "-g", judge, "-o", judge, "--overwrite").code == 2
+    assert judge.read_text() == text
+
+
+def test_an_output_that_is_there_is_refused_before_graders_are_asked(assay, tmp_path):
+    (tmp_path / "r.jsonl").write_text(json.dumps(row(1, passed=False)) + "\n")
+    (tmp_path / "keep.md").write_text("keep")
+    grader = tmp_path / "grader.py"
+    grader.write_text("def grade(output):\n    open('asked', 'w').close()\n    return True\n")
+    done = assay("calibrate", "r.jsonl", "-g", grader, "-o", "keep.md")
+    assert done.code == 1
+    assert "keep.md already exists" in done.stderr
+    assert not (tmp_path / "asked").exists()

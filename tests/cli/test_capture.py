@@ -210,14 +210,26 @@ def test_filter_and_limit_choose(assay: Callable, agent: Callable, prompts: Call
     assert chosen("--filter", "ok=true") == ["math-2"]
     assert chosen("--limit", 2) == ["math-1", "math-2"]
     assert chosen("--filter", "level=1", "--limit", 1) == ["math-1"]
+    assert chosen("--filter", "math-2,word-*") == ["math-2", "word-1"]
+    assert chosen("--filter", "level=1,2", "--filter", "!word*") == ["math-1", "math-2"]
+    assert chosen("--filter", "math-1", "--filter", "word-1") == ["math-1", "word-1"]
+    assert chosen("--filter", "level!=2") == ["math-1", "word-1"]
+    assert chosen("--filter", "!math-1,math-2") == ["word-1"]
+    assert chosen("--filter", "tags!=a") == ["math-2", "word-1"]
 
 
 def test_a_filter_that_fits_nothing_is_said(
     assay: Callable, agent: Callable, prompts: Callable
 ) -> None:
-    done = assay("capture", prompts("x"), "-s", agent(), "--filter", "nope")
-    assert done.rows == []
-    assert "0 of 0" in done.stderr or "nope" in done.stderr
+    """A pipeline must not go on with nothing; the output is not made either."""
+    path, schema = prompts("x"), agent()
+    for command in ("capture", "trials", "run"):
+        for text in ("nope", "!*", "level=3"):
+            done = assay(command, path, "-s", schema, "--filter", text, "-o", "out.jsonl")
+            assert done.code == 1
+            assert f"no prompts that match the filter '{text}'" in done.stderr
+            assert "such as p0" in done.stderr
+            assert not Path(path).with_name("out.jsonl").exists()
 
 
 def test_max_cost_stops_and_says_so(

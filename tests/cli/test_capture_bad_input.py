@@ -107,7 +107,7 @@ def test_a_bad_schema(
     assay: Callable, agent: Callable, prompts: Callable, change: dict, words: list[str]
 ) -> None:
     path = agent(**change)
-    done = assay("capture", prompts("x"), "-s", path)
+    done = assay("capture", prompts("x"), "-s", path, "--strict")
     assert done.code == 1
     assert path.name in done.stderr
     for word in words:

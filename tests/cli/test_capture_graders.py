@@ -150,3 +150,58 @@ def test_a_missing_grader_is_refused_before_any_agent_runs(
     assert done.code == 1
     assert str(tmp_path / "nowhere.py") in done.stderr
     assert not (tmp_path / "ran").exists()
+
+
+def test_one_failure_of_a_grader_says_its_cause_at_once(
+    assay: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    grader = tmp_path / "grader.sh"
+    grader.write_text(
+        "#!/bin/sh\nif grep -q second; then echo 'the service answered 503' >&2; exit 1; fi\n"
+        'echo \'{"pass":true,"score":1}\'\n'
+    )
+    grader.chmod(0o755)
+    words = ("-s", "demo", "-g", "./grader.sh", "-o", "out.jsonl")
+    done = assay("capture", prompts("first", "second", "third"), *words)
+    assert done.code == 1
+    said, *_, end = [line for line in done.stderr.splitlines() if "503" in line]
+    assert said.startswith("A grader failed on p")
+    assert "grader failed (see graderFailures in the rows). The first: p" in end
+
+
+LANGUAGES = {
+    "sh": """#!/bin/sh
+read line
+case "$line" in *'"output":"done"'*) pass=true score=1 ;; *) pass=false score=0 ;; esac
+echo "{\\"pass\\": $pass, \\"score\\": $score}"
+""",
+    "awk": """#!/usr/bin/awk -f
+/"output":"done"/ { n = 1 }
+END { printf "{\\"pass\\": %s, \\"score\\": %d}", n ? "true" : "false", n }
+""",
+    "perl": """#!/usr/bin/env perl
+my $n = join("", <STDIN>) =~ /"output":"done"/ ? 1 : 0;
+printf '{"pass": %s, "score": %d}', $n ? "true" : "false", $n;
+""",
+}
+
+
+def test_graders_are_programs_in_any_language(
+    assay: Callable, agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    graders: list[object] = []
+    for name, code in LANGUAGES.items():
+        path = tmp_path / f"grader-{name}"
+        path.write_text(code)
+        path.chmod(0o755)
+        graders += ["-g", path]
+    done = assay(
+        "capture", prompts("!do say done", "!do say other ; result no"), "-s", agent(), *graders
+    )
+    assert done.code == 0, done.stderr
+    for row in done.rows:
+        passes = row["output"] == "done"
+        for name in LANGUAGES:
+            grade = row["grades"][f"grader-{name}"]
+            assert (grade["pass"], grade["score"]) == (passes, passes)
+    assert {row["output"] == "done" for row in done.rows} == {True, False}

@@ -1,6 +1,7 @@
 """assay compare from the outside: labels, forms, gates, strategies, and files of other tools."""
 
 import json
+import re
 import shlex
 import signal
 import stat
@@ -534,8 +535,12 @@ def test_the_same_input_gives_the_same_bytes(assay: Callable, tmp_path: Path):
         return write(tmp_path / name, rows)
 
     args = ("compare", make("a.jsonl", 3), make("b.jsonl", 11), make("c.jsonl", 5))
+
+    def without_time(text: str) -> str:
+        return re.sub(r'"generatedAt": "[^"]+"', "", text)
+
     first = assay(*args, "--seed", 1).stdout
-    assert first == assay(*args, "--seed", 1).stdout
+    assert without_time(first) == without_time(assay(*args, "--seed", 1).stdout)
     assert json.loads(first)["meta"]["seed"] == 1
     other = json.loads(assay(*args, "--seed", 2).stdout)
     assert other["pairs"][0]["amounts"] != json.loads(first)["pairs"][0]["amounts"]
@@ -598,12 +603,14 @@ def test_a_strategy_sees_rows_behind_a_byte_order_mark(
     assert told["headToHead"]["prompts"][0]["scores"] == dict.fromkeys(told["meta"]["runs"], 0.5)
 
 
-def test_a_program_ranks(report: Callable, longer: tuple[Path, Path], tmp_path: Path):
-    body = RANK.replace("    return", "    out =").replace("\n    ", "\n")
-    program = tmp_path / "rank"
+@pytest.mark.parametrize("name", ["rank", "rank.py"])
+def test_a_program_ranks(report: Callable, longer: tuple[Path, Path], tmp_path: Path, name: str):
+    """Also one that is written in Python and only speaks of a function."""
+    program = tmp_path / name
     program.write_text(
-        f"#!{sys.executable}\nimport json, sys\nruns = json.load(sys.stdin)['runs']\n"
-        f"{body}\nprint(json.dumps(out))\n"
+        f"#!{sys.executable}\n# There is no def grade(): it is a program.\nimport json, sys\n"
+        "if __name__ == '__main__':\n    runs = json.load(sys.stdin)['runs']"
+        f"{RANK.replace('    return', '    out =')}\n    print(json.dumps(out))\n"
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     told = report(*longer, "-s", "custom", "-g", program)

@@ -45,7 +45,8 @@ exit $code
 @pytest.fixture(scope="session")
 def podman() -> Iterator[dict[str, str]]:
     """Give the environment in which podman has the image; loudly skip where it cannot run."""
-    if shutil.which("podman") is None and shutil.which("apt-get") and os.geteuid() == 0:
+    is_missing = shutil.which("podman") is None or shutil.which("runc") is None
+    if is_missing and shutil.which("apt-get") and os.geteuid() == 0:
         subprocess.run(["sh", "-c", INSTALL], check=False, capture_output=True, timeout=600)
     if shutil.which("podman") is None:
         unavailable(f"podman is missing; install it: {INSTALL}")

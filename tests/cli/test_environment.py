@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.cold
-
 N = 30
 SAYS_A_LOT = "!do big 0 ; say " + "x" * 60_000
 

@@ -121,15 +121,16 @@ def test_bad_rows_are_named(assay: Callable, agent: Callable, tmp_path: Path) ->
     assert assay("extract", "raw.jsonl").code == 2
 
 
-def test_an_existing_output_is_refused(assay: Callable, agent: Callable, tmp_path: Path) -> None:
+def test_an_existing_output_is_replaced_when_all_went_well(
+    assay: Callable, agent: Callable, tmp_path: Path
+) -> None:
     (tmp_path / "out.jsonl").write_text('{"id":"old"}\n')
     row = {"id": "a", "input": "x", "rawLines": [], "timing": {"start": 0, "end": 1}}
     args = ("extract", "-s", agent(), "-o", "out.jsonl")
-    refused = assay(*args, stdin=json.dumps(row))
+    refused = assay(*args, stdin=json.dumps(row) + "\nno json\n")
     assert refused.code == 1
-    assert "--overwrite" in refused.stderr
     assert (tmp_path / "out.jsonl").read_text() == '{"id":"old"}\n'
-    assert assay(*args, "--overwrite", stdin=json.dumps(row)).code == 0
+    assert assay(*args, stdin=json.dumps(row)).code == 0
     assert json.loads((tmp_path / "out.jsonl").read_text())["id"] == "a"
 
 

@@ -375,3 +375,14 @@ def test_a_workspace_that_is_no_repository_and_has_no_snapshot(in_template, assa
     assert done.code == 1
     said = done.rows[0]["graderFailures"]["git"]
     assert "is not a git repository, and nothing is known of what it was before" in said
+
+
+def test_agents_that_work_at_the_same_time(assay, prompts, shell_agent, tmp_path):
+    """All of them read their folders at once, before anything that they share was made."""
+    for number in range(3):
+        done = assay(
+            *("capture", prompts(*["echo hi > new.txt; R"] * 8), "-s", shell_agent, "-g", "git"),
+            *("--isolate", "-j", "8", "-o", f"out{number}.jsonl"),
+        )
+        lines = (tmp_path / f"out{number}.jsonl").read_text().splitlines()
+        assert [json.loads(line)["score"]["pass"] for line in lines] == [True] * 8, done.stderr

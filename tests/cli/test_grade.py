@@ -62,7 +62,7 @@ def test_a_broken_grader_is_counted_and_the_rest_goes_on(assay, rows) -> None:
         (["e.jsonl", "-g", "exact", "-j", "0"], 2, "-j"),
         (["e.jsonl", "-g", "exact", "--grader-timeout", "0"], 2, "--grader-timeout"),
         (["e.jsonl", "-g", "exact", "--append"], 2, "--append needs -o"),
-        (["e.jsonl", "-g", "exact", "-o", "there.jsonl"], 1, "already exists"),
+        (["e.jsonl", "-g", "command:true", "-o", "there.jsonl"], 1, "already exists"),
         (["-g", "exact"], 1, "no rows"),
     ],
 )

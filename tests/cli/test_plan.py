@@ -148,3 +148,15 @@ def test_a_pilot_and_a_rate_contradict_each_other(plan: Callable, pilot: Callabl
 
 def test_prompts_at_hand_are_a_number_that_can_be_counted(plan: Callable):
     assert plan("--rate", "0.5", "-n", 10**9).code == 2
+
+
+def test_a_loss_is_planned_for_as_a_loss(assay):
+    plans = {}
+    for difference in (0.08, -0.08):
+        done = assay("plan", "--rate", 0.9, "-d", difference, "-k", 1, "--json")
+        assert done.code == 0, done.stderr
+        plans[difference] = json.loads(done.stdout)["rows"][0]["nPrompts"]
+    assert plans[-0.08] > 1.5 * plans[0.08]
+    assert "To see a loss of 0.08 in" in assay("plan", "--rate", 0.9, "-d", "-0.08").stdout
+    assert assay("plan", "--rate", 0.05, "-d", "-0.1").code == 1
+    assert assay("plan", "--rate", 0.5, "-d", "0").code == 2

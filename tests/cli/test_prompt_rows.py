@@ -282,6 +282,8 @@ def test_filters_know_tags(assay, shell_agent, prompts, tmp_path) -> None:
     assert [r["id"] for r in assay("grade", out, "--filter", "tags=easy").rows] == ["a"]
     assert [r["id"] for r in assay("grade", out, "--filter", "tags=prose").rows] == ["c"]
     assert [r["id"] for r in assay("grade", out, "--filter", "level=2").rows] == ["b"]
+    assert [r["id"] for r in assay("grade", out, "--filter", "!a,b").rows] == ["c"]
+    assert [r["id"] for r in assay("grade", out, "--filter", "level=1,2").rows] == ["b"]
     picked = assay("grade", out, "--filter", "[ab]", "--filter", "tags=math", "-g", "contains:o")
     assert [(r["id"], len(r["grades"])) for r in picked.rows] == [("a", 2), ("b", 2)]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.cold, pytest.mark.usefixtures("bubblewrap")]
+pytestmark = pytest.mark.usefixtures("bubblewrap")
 
 SHELL_AGENT = """
 eval "${@: -1}" > "$TMPDIR/said" 2>&1
@@ -49,6 +49,7 @@ def told(assay: Callable, shell_agent: Callable, prompts: Callable) -> Callable[
     return run
 
 
+@pytest.mark.cold
 def test_sees_nothing_that_is_not_its_own(told: Callable, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -73,6 +74,7 @@ def test_sees_nothing_that_is_not_its_own(told: Callable, tmp_path: Path) -> Non
     assert lines[len(words) :] == ["tmp"]
 
 
+@pytest.mark.cold
 def test_sees_no_other_process(told: Callable) -> None:
     row = told("ls -d /proc/[0-9]* | wc -l; kill -0 " + str(os.getpid()))
     assert int(row["output"].splitlines()[0]) < 10

@@ -48,18 +48,19 @@ def test_a_bad_line_leaves_nothing_behind(
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-def test_an_existing_output_is_replaced_only_on_demand(
+def test_an_existing_output_is_replaced_when_all_went_well(
     assay: Callable[..., Any], results: Path, tmp_path: Path
 ):
     out = tmp_path / "new" / "s.jsonl"
     assert assay("summarize", results, "-o", out).code == 0
     assert out.stat().st_mode & 0o777 == results.stat().st_mode & 0o777
     written = out.read_text()
-    done = assay("summarize", results, "-m", "-o", out)
-    assert done.code == 1
-    assert "--overwrite" in done.stderr
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text(results.read_text() + "no json\n")
+    assert assay("summarize", broken, "-m", "-o", out).code == 1
     assert out.read_text() == written
-    assert assay("summarize", results, "-m", "--overwrite", "-o", out).code == 0
+    assert [path.name for path in out.parent.iterdir()] == ["s.jsonl"]
+    assert assay("summarize", results, "-m", "-o", out).code == 0
     assert out.read_text().startswith("## Evaluation Record: a")
 
 

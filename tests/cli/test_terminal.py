@@ -158,6 +158,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "grade -j 2": ("grade", "rows.jsonl", "-g", "grader.py", "-j", "2"),
     "grade command": ("grade", "rows.jsonl", "-g", "command:cat rows.jsonl; exit 1", "--progress"),
     "summarize": ("summarize", "rows.jsonl"),
+    "identity": ("identity", "rows.jsonl"),
     "summarize --markdown": ("summarize", "rows.jsonl", "--markdown"),
     "format": ("format", "rows.jsonl", "--progress"),
     "format csv": ("format", "rows.jsonl", "-f", "csv"),
@@ -200,7 +201,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "a missing file": ("grade", f"{EVIL}.jsonl", "-g", "contains"),
     "a wrong grader": ("grade", "rows.jsonl", "-g", EVIL),
 }
-NO_DATA = {"ab", "demo", "init", "mock-model", "skills", "trigger"}
+NO_DATA = {"ab", "clean", "demo", "init", "mock-model", "skills", "trigger"}
 """Commands that print nothing from a file."""
 
 
@@ -218,7 +219,7 @@ def test_no_control_code_reaches_the_terminal(
     refuse_controls(seen, name)
     expected = (1, 2) if name.startswith(("a ", "an ", "schemas")) else (0, 1, 3, 4, 130)
     assert code in expected, seen
-    if name not in ("agents", "headless", "plan", "report", "report junit"):
+    if name not in ("agents", "headless", "identity", "plan", "report", "report junit"):
         assert "\\u001b" in seen or "\\x1b" in seen, seen
 
 

@@ -352,7 +352,7 @@ def test_resume_and_the_identity_of_a_text_agent(
     (tmp_path / "odd.py").write_text(ODD_AGENT + "\nprint('changed')")
     refused = assay("capture", file, *words, "-o", "out.jsonl", "--resume")
     assert refused.code == 1
-    assert "the version of the agent's program" in refused.stderr
+    assert "loads: odd.py (" in refused.stderr
     if way == "simple":
         other = assay("capture", file, "--simple", "cat {}", "-o", "out.jsonl", "--resume")
         assert other.code == 1

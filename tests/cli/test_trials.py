@@ -77,15 +77,6 @@ def test_without_a_grader_there_are_no_numbers(assay: Callable, agent: Callable,
     assert all("pass" not in trial for trial in row["trials"])
 
 
-def test_trials_of_one_prompt_run_side_by_side(assay: Callable, agent: Callable, prompts: Callable):
-    done = assay("trials", prompts("!do wait 2 ; say hi"), "-s", agent(), "-k", 4, "-j", 4)
-    assert done.code == 0
-    assert done.seconds < 8, "one after the other they need at least 8 seconds"
-    (row,) = done.rows
-    assert [t["trialNum"] for t in row["trials"]] == [1, 2, 3, 4]
-    assert all(t["duration"] >= 2000 for t in row["trials"])
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -413,3 +404,35 @@ def test_resuming_a_part_keeps_the_trials_of_the_rest(
     assert [row["id"] for row in lines(out)] == ["p0", "p1"]
     assert starts(tmp_path) == 2
     assert not partial(out).exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "overlap_in_one_prompt"),
+    [((), False), (("--overlap",), True), (("--workspace-dir", "spaces"), True)],
+)
+def test_trials_of_one_prompt_in_one_folder_run_one_after_another(
+    assay: Callable, prompts: Callable, tmp_path: Path, flags: tuple[str, ...],
+    overlap_in_one_prompt: bool,
+) -> None:  # fmt: skip
+    """Each trial leaves a mark of its prompt while it runs, and says which others it saw."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    script = tmp_path / "agent.sh"
+    script.write_text(
+        f'm="{marks}/$1.$$"; seen=; for f in {marks}/*; do [ -e "$f" ] && seen="$seen ${{f##*/}}"; '
+        'done; : > "$m"; sleep 0.3; rm "$m"; echo "seen:$seen"\n'
+    )
+    file = prompts({"id": "one", "input": "one"}, {"id": "two", "input": "two"})
+    agent = f"sh {script} {{}}"
+    done = assay("trials", file, "--simple", agent, "-k", "2", "-j", "4", *flags, "-o", "-")
+    assert done.code == 0, done.stderr
+    seen = {row["id"]: [entry["output"] for entry in row["trials"]] for row in done.rows}
+    own = [f"{name}." in text for name, texts in seen.items() for text in texts]
+    other = [
+        f"{other}." in text
+        for name, other in (("one", "two"), ("two", "one"))
+        for text in seen[name]
+    ]
+    assert any(own) == overlap_in_one_prompt, seen
+    assert any(other), "trials of different prompts run at the same time"
+    assert ("one after another" in done.stderr) == (not flags)

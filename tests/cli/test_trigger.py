@@ -99,7 +99,12 @@ def test_fires_are_counted_and_trials_end_when_decided(
     assert "failure" not in first
     assert first["outcome"] == {"fired": True, "otherSkills": []}
     assert "metadata" not in rows["near"]["trials"][0]
-    assert rows["decoy"]["trials"][0]["reasoning"] == "it did not fire; used instead: news"
+    assert {name: row["trials"][0]["reasoning"] for name, row in rows.items()} == {
+        "fire": "it fired, as it should",
+        "decoy": "it did not fire; used instead: news",
+        "near": "it did not fire, which is right",
+        "false": "it fired and should not have",
+    }
 
 
 def test_the_output_is_an_ordinary_file_of_trials(assay, reader, skills, cases, tmp_path):

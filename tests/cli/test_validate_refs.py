@@ -1,5 +1,6 @@
 """assay validate-refs from the outside."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,11 @@ def test_rows_carry_both_spellings(assay: Callable[..., Any], prompts: Any, grad
     assert bad["passes"] is bad["pass"] is False
     assert bad["input"] == ["q", "r"]
     assert "1 passed, 1 failed, 1 prompt without a reference" in done.stderr
+    assert "  ✓ a\n  ✗ b\n" in done.stderr
     assert "- b: no" in done.stderr
     strict = assay("validate-refs", path, "-g", grader, "--strict", "-q")
     assert strict.code == 3
+    assert "✓" not in strict.stderr
     assert strict.rows == done.rows
 
 
@@ -122,13 +125,15 @@ def test_wrong_use(assay: Callable[..., Any], prompts: Any, tmp_path: Path):
     assert assay("validate-refs", prompts("q"), "-g", tmp_path / "none.py").code == 1
 
 
-def test_an_existing_output_is_kept_and_only_what_works_is_advised(
+def test_an_existing_output_is_replaced_when_all_went_well(
     assay: Callable[..., Any], prompts: Any, grader: Path, tmp_path: Path
 ):
     (tmp_path / "v.jsonl").write_text("{}\n")
     path = prompts({"id": "a", "input": "x", "reference": "y"})
-    done = assay("validate-refs", path, "-g", grader, "-o", "v.jsonl")
-    assert done.code == 1
-    assert "use --overwrite to replace it" in done.stderr
-    assert "--resume" not in done.stderr
+    words = ("-g", grader, "-o", "v.jsonl")
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(path.read_text() + "no json\n")
+    assert assay("validate-refs", bad, *words).code == 1
     assert (tmp_path / "v.jsonl").read_text() == "{}\n"
+    assert assay("validate-refs", path, *words).code == 0
+    assert json.loads((tmp_path / "v.jsonl").read_text())["id"] == "a"

@@ -161,10 +161,11 @@ def test_sentences_are_folded_at_words_on_a_terminal_and_whole_in_a_pipe(
     shown = on_terminal("ab", "status", env=OF_80_COLUMNS)[1].splitlines()
     assert max(map(len, shown)) <= 80
     assert shown.count("") == 1, "a blank line between two experiments"
-    assert [line[:2] for line in shown].count("  ") == 4, "what goes on is indented"
+    assert [line[:2] for line in shown].count("  ") == 2, "what goes on is indented"
     piped = assay("ab", "status").stdout
     assert [line for line in piped.splitlines() if line] == [
-        f"{name}: up to date: {words} {words} (experiments/{name}/1)"
+        f"{name}: stale: an earlier version of Assay made this verdict and did not record what "
+        f"the agent loads (experiments/{name}/1)"
         for name in ("first", "second")
     ]
     assert " ".join(" ".join(shown).split()) == " ".join(piped.split())

@@ -2,6 +2,7 @@
 
 import json
 import random
+from datetime import UTC, datetime
 from itertools import chain
 
 import pytest
@@ -138,9 +139,9 @@ def test_an_unhealthy_measurement_says_so_before_any_number(tmp_path):
     a, b = write(tmp_path / "a.jsonl", clear), write(tmp_path / "b.jsonl", holes)
     sections = compared(a, b).sections
     (verdict,) = sections["verdict"]
-    assert (verdict["code"], verdict["healthy"]) == ("better", False)
-    told = "UNHEALTHY (b: 20% of the planned trials are not measured): b is better than a: +0.5"
-    assert verdict["words"].startswith(told)
+    assert (verdict["code"], verdict["healthy"]) == ("not-enough-data", False)
+    told = "UNHEALTHY (b: 20% of the planned trials are not measured): no verdict"
+    assert verdict["words"] == sections["pairs"][0]["verdict"]["words"] == told
     assert markdown(sections).splitlines()[2].startswith("**UNHEALTHY (b: 20%")
     assert [code for code, _ in verdict_lines(sections)] == ["unhealthy"]
     (sound,) = compared(a, a).sections["verdict"]
@@ -155,7 +156,7 @@ def test_every_form_shows_the_difference_in_score_and_who_flipped(tmp_path):
     after = {id_: score + 0.2 for id_, score in before.items()}
     paths = write(tmp_path / "a.jsonl", before), write(tmp_path / "b.jsonl", after)
     sections = compared(*paths).sections
-    title, header, rows = list(tables(sections))[1]
+    title, header, rows = next(table for table in tables(sections) if table[0] == "Pairs")
     rate, score = (dict(zip(header, row, strict=True)) for row in rows)
     assert (title, rate["what"], score["what"]) == ("Pairs", "pass rate", "score")
     assert rate["difference"].startswith("+0.500 (")
@@ -181,7 +182,9 @@ def test_not_measured_trials_leave_bounds_open(tmp_path):
 def test_the_same_files_give_the_same_bytes(tmp_path):
     a = write(tmp_path / "a.jsonl", scores(30, 0.5, 1))
     b = write(tmp_path / "b.jsonl", scores(30, 0.6, 2), total=140.0)
-    first, second = compared(a, b), compared(a, b)
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    first, second = compared(a, b, now=now), compared(a, b, now=now)
+    assert first.sections["meta"]["generatedAt"] == "2026-01-02T00:00:00.000Z"
     assert json.dumps(first.sections) == json.dumps(second.sections)
     assert list(first.rows()) == list(second.rows())
 

@@ -80,6 +80,16 @@ def test_a_sheet_has_the_shares_of_the_file(size: int, seed: int):
         assert abs(counts[stratum] - size * n / 60) < 1
 
 
+def test_many_categories_leave_failures_in_the_sheet():
+    rows = [row(i, passed=i % 10 < 8, metadata={"category": str(i // 10)}) for i in range(600)]
+    for size, n_failed in ((50, 10), (130, 26)):
+        drawn = draw_sheet(file_of(rows), size, 1, "category")
+        kept = [rows[spot.line - 1] for spot in drawn.spots]
+        assert len(kept) == size
+        assert sum(not r["score"]["pass"] for r in kept) == n_failed
+    assert len({r["metadata"]["category"] for r in kept if r["score"]["pass"]}) == 60
+
+
 def test_a_sheet_is_blind_and_shuffled():
     rows = file_of([row(i, passed=i < 50, hint="h") for i in range(100)])
     drawn = draw_sheet(rows, 40, 0, "category")

@@ -24,8 +24,10 @@ WORKFLOW: dict[str, Any] = yaml.safe_load(
 # The prompt is the chance to pass in per cent; the trial's folder and SALT are the dice.
 AGENT = r"""
 answer=wrong
-dice=$(printf '%s' "$SALT ${PWD##*/}" | cksum)
-[ $(( ${dice%% *} % 100 )) -lt $(( ${@: -1} - ${LOSS:-0} )) ] && answer=right
+world=$(printf '%s' FOLDER)
+read -r salt loss < "$world/world"
+dice=$(printf '%s' "$salt ${PWD##*/}" | cksum)
+[ $(( ${dice%% *} % 100 )) -lt $(( ${@: -1} - loss )) ] && answer=right
 printf '{"type":"result","result":"%s"}\n' "$answer"
 """
 HOSTILE = "<img src=x onerror=alert(1)> @octocat [x](https://evil.example)"
@@ -37,7 +39,7 @@ def grade(output, **given):
 """
 BROKEN_GRADER = "def grade(**given):\n    raise ValueError('no')\n"
 PROGRAMS = ("pip", "npm", "gh")
-EXPRESSION = re.compile(r"\$\{\{\s*([\w.]+)(?: \|\| '(\w*)')?\s*\}\}")
+EXPRESSION = re.compile(r"\$\{\{\s*([\w.*()]+)(?: \|\| '(\w*)')?\s*\}\}")
 
 
 @dataclass
@@ -47,10 +49,21 @@ class Runner:
     folder: Path
     env: dict[str, str]
     cache: dict[str, bytes] = field(default_factory=dict)
+    anchors: dict[str, bytes] = field(default_factory=dict)
+    """Those of the newest cache, by the names of their files."""
     n_runs: int = 0
     artifacts: list[str] = field(default_factory=list)
 
-    def run(self, event: str, *, attempt: int = 1, keep: str = "", **variables: str) -> "Result":
+    def run(
+        self,
+        event: str,
+        *,
+        attempt: int = 1,
+        keep: str = "",
+        anchor: str = "",
+        labels: str = "",
+        **variables: str,
+    ) -> "Result":
         """Run the job for a push to main or a pull request, in a new checkout.
 
         keep is what a person gave who started it by hand.
@@ -68,13 +81,18 @@ class Runner:
             "github.run_id": str(self.n_runs if attempt == 1 else self.n_runs - 1),
             "github.run_attempt": str(attempt),
             "inputs.keep": keep,
+            "inputs.anchor": anchor,
+            "join(github.event.pull_request.labels.*.name)": labels,
             "github.token": "",
             "secrets.ANTHROPIC_API_KEY": "",
         }
         summary = place / "summary.md"
         env = {**self.env, **_filled(WORKFLOW["env"], facts), "GITHUB_SHA": f"{self.n_runs:040d}"}
-        env |= {"GITHUB_ENV": str(place / "env.txt")}
+        env |= {"GITHUB_ENV": str(place / "env.txt"), "GITHUB_ACTOR": "octo"}
         env |= {"GITHUB_STEP_SUMMARY": str(summary), "AGENT": "evals/agent.json", **variables}
+        # A provider's moods are no part of the agent: no variable that it would be identified by.
+        salt, loss = (env.pop(name) for name in ("SALT", "LOSS"))
+        (self.folder / "world").write_text(f"{salt.replace(' ', '-')} {loss}\n")
         result = Result(place)
         for step in WORKFLOW["jobs"]["evaluate"]["steps"]:
             self._step(step, facts, env, result)
@@ -113,11 +131,17 @@ class Runner:
         action, given = step["uses"].partition("@")[0], step.get("with", {})
         if action == "actions/cache/restore":
             keys = [k for k in self.cache if k.startswith(given["restore-keys"])]
+            file, anchors = (folder / path for path in given["path"].split())
             if keys:
-                (folder / given["path"]).write_bytes(self.cache[keys[-1]])
+                file.write_bytes(self.cache[keys[-1]])
+            for name, content in self.anchors.items():
+                anchors.mkdir(exist_ok=True)
+                (anchors / name).write_bytes(content)
         elif action == "actions/cache/save":
             assert given["key"] not in self.cache
-            self.cache[given["key"]] = (folder / given["path"]).read_bytes()
+            file, anchors = (folder / path for path in given["path"].split())
+            self.cache[given["key"]] = file.read_bytes()
+            self.anchors = {path.name: path.read_bytes() for path in anchors.glob("*")}
         elif action == "actions/upload-artifact":
             self.artifacts = [p for p in given["path"].split() if (folder / p).exists()]
         else:
@@ -169,7 +193,7 @@ def make_runner(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Runner
         schema = {
             "version": 1,
             "name": "dice",
-            "command": ["bash", "-c", AGENT, "agent"],
+            "command": ["bash", "-c", AGENT.replace("FOLDER", str(folder)), "agent"],
             "sessionMode": "stream",
             "prompt": {},
             "output": {"flag": "", "value": ""},
@@ -223,11 +247,11 @@ def test_an_unchanged_agent_passes(after_main: Runner) -> None:
     assert "✅ **Passed: new is not worse than main by 12 points.**" in done.summary
     _check_summary(done)
     assert after_main.cache == before
-    assert after_main.artifacts == ["report.html", "junit.xml", "new.jsonl"]
+    assert after_main.artifacts == ["report.html", "junit.xml", "new.jsonl", "new.jsonl.gate.json"]
     suites = ElementTree.parse(done.folder / "junit.xml").getroot().findall("testsuite")
     assert [suite.get("name") for suite in suites] == ["new"]
-    planned = 50 * int(WORKFLOW["env"]["TRIALS"])
-    assert 10 <= int(suites[0].get("tests", "0")) < planned, "the gate stopped early"
+    assert 10 <= int(suites[0].get("tests", "0")) <= 51, "the gate, and a case for each prompt"
+    assert suites[0].get("failures") == "0", "the gate is green"
 
 
 def test_a_broken_agent_is_stopped(after_main: Runner) -> None:
@@ -257,6 +281,41 @@ def test_the_margin_follows_the_baseline_and_not_the_prompts_of_the_branch(
     assert (done.folder / "env.txt").read_text() == "MARGIN=0.12\n"
     assert done.failed == {"Measure the branch until it is decided": 3}, "by hand on a branch"
     assert "Post the result as a comment" not in done.steps
+
+
+def test_reworded_prompts_are_set_aside_or_accepted_by_a_label(after_main: Runner) -> None:
+    prompts = after_main.folder / "repository" / "evals" / "prompts.jsonl"
+    before = prompts.read_text()
+    rows = [json.loads(line) for line in before.splitlines()]
+    for row in rows[:8]:
+        row["input"] = "99"
+    prompts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    try:
+        refused = after_main.run("pull_request", SALT="the branch", LOSS="30")
+        done = after_main.run(
+            "pull_request", SALT="the branch", LOSS="30", labels="bug,accept-eval-changes"
+        )
+    finally:
+        prompts.write_text(before)
+    assert refused.failed == {"Measure the branch until it is decided": 4}, refused.output
+    assert "--accept-changes" in refused.output
+    assert done.failed == {"Measure the branch until it is decided": 3}, done.output
+    assert "accepted by octo" in done.output
+
+
+def test_a_drifted_nightly_is_red_and_an_anchor_is_kept(make_runner: Callable[[], Runner]) -> None:
+    runner = make_runner()
+    first = runner.run("push", SALT="one", TRIALS="4", anchor="v1")
+    assert not first.failed, first.output
+    assert list(runner.anchors) == ["v1.jsonl"]
+    drifted = runner.run("push", SALT="two", LOSS="40", TRIALS="4")
+    assert drifted.failed == {"Judge main": 3}, drifted.output
+    assert "assay baseline prune baseline.jsonl --keep 1" in drifted.summary
+    again = runner.run("push", SALT="three", LOSS="40", TRIALS="4", keep="1")
+    assert "Keep the baseline" in again.steps
+    branch = runner.run("pull_request", SALT="four", LOSS="40")
+    assert branch.failed == {"Measure the branch until it is decided": 3}, branch.output
+    assert "against the anchor v1: fail" in branch.output
 
 
 def _check_summary(done: Result) -> None:

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.conftest import BUN
 
 from assay.adapters.vendor import KNOWN
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "containers" / "Dockerfile"
 COMPOSE = ROOT / "compose.yaml"
+SEEDS_COMPOSE = ROOT / "docker-compose.test.yml"
 PAGE = (ROOT / "docs" / "docker.md").read_text()
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 # Of the Compose specification: what a service, a build and the file itself may say.
@@ -181,6 +183,34 @@ def test_what_compose_builds_is_there() -> None:
         rest.split("=")[0] for word, rest in instructions(DOCKERFILE.read_text()) if word == "ARG"
     }
     assert build["args"].keys() <= declared
+
+
+def test_the_seeds_compose_file_has_our_services_and_builds_what_it_runs() -> None:
+    ours, seeds = load(COMPOSE.read_text()), load(SEEDS_COMPOSE.read_text())
+    ours["services"]["test"]["build"] = ours["services"]["assay"]["build"]
+    assert seeds == ours
+
+
+@pytest.mark.install
+def test_podman_compose_reads_the_seeds_file(tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "install"]
+    subprocess.run([*pip, "--target", tmp_path, "podman-compose==1.6.0"], check=True)
+    program = [sys.executable, "-m", "podman_compose", "-f", SEEDS_COMPOSE, "config"]
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "ASSAY_AGENT": "demo", "ASSAY_UID": "7"}
+    done = subprocess.run(program, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    test = load(done.stdout)["services"]["test"]
+    assert "--schema=demo" in test["command"]
+    assert str(test["build"]["args"]) in ("['UID=7']", "{'UID': '7'}")
+
+
+def test_the_image_has_the_bun_that_the_tests_run() -> None:
+    assert f"ARG BUN={BUN.partition('@')[2]}\n" in DOCKERFILE.read_text()
+    (agents,) = [
+        rest for word, rest in stages(DOCKERFILE.read_text())["agents"]
+        if word == "RUN" and "npm install" in rest
+    ]  # fmt: skip
+    assert "bun@${BUN}" in shlex.split(agents)
 
 
 def test_results_and_prompts_are_mounted_where_commands_look_for_them() -> None:

@@ -47,3 +47,19 @@ def test_a_broken_link_is_noticed(tmp_path: Path):
         "[a](other.md#a-heading-two-words) [b](gone.md) [c](other.md#no) [d](https://x.y)\n"
     )
     assert broken_links(page) == ["gone.md", "other.md#no"]
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    {
+        "file-formats.md": ("trajectory", "passAtK", "toolErrors"),
+        "graders.md": ("TypeScript", "stdin", "cwd", "judge"),
+        "compare.md": ("weighted", "statistical", "custom", "COMPARE_QUALITY"),
+        "calibrate.md": ("failures", "labels"),
+        "statistics.md": ("pass@k", "pass^k", "interval"),
+        "docker.md": ("docker compose", "ANTHROPIC_API_KEY", "Node.js 24"),
+    }.items(),
+)
+def test_the_pages_of_the_seed_are_there_and_say_what_theirs_say(page: str, words: tuple[str, ...]):
+    text = (ROOT / "docs" / page).read_text()
+    assert [word for word in words if word not in text] == []

@@ -1,8 +1,11 @@
 """The page on the seeds names, for each of their promises, tests that exist."""
 
+import os
 import runpy
 import subprocess
 import sys
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -47,3 +50,23 @@ def test_parameters_of_named_tests_exist() -> None:
 @pytest.mark.parametrize("name", ["tests/no_such.py::test_x", "tests/test_golden.py::test_no_such"])
 def test_a_missing_test_is_noticed(name: str) -> None:
     assert not COVERAGE["exists"](name)
+
+
+def test_functions_and_proofs_name_items_and_what_exists() -> None:
+    """`scripts/seed_coverage.py --prove` replaces these functions."""
+    content = COVERAGE["content"]()
+    ids = {item["id"] for _, _, item in COVERAGE["all_items"]()}
+    assert content["functions"].keys() | content["proofs"].keys() <= ids
+    assert len(content["functions"]) >= 40
+    for name in {name for names in content["functions"].values() for name in names}:
+        module, _, function = name.partition(":")
+        assert callable(attrgetter(function)(import_module(module))), name
+
+
+@pytest.mark.recorded
+def test_a_replaced_function_is_noticed_and_a_test_that_proves_nothing_too() -> None:
+    """One row of each kind; the whole draw takes minutes."""
+    env = COVERAGE["replacing"]("assay.pipeline.prompts:analyse")
+    failures, full = COVERAGE["failures"], COVERAGE["full_name"]
+    assert failures([full("balance::test_the_seeds_example")], {**os.environ, **env})
+    assert not failures([full("harness::test_a_schema_is_required")], {**os.environ, **env})

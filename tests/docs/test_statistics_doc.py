@@ -50,7 +50,10 @@ def matches(wanted: str, said: str) -> bool:
     return re.fullmatch(pattern, said, re.DOTALL) is not None
 
 
-PAGES = ["statistics.md", "compare.md", "trials.md", "plan.md", "baseline.md"]
+PAGES = [
+    *("statistics.md", "compare.md", "trials.md", "plan.md", "baseline.md"),
+    *("validate-refs.md", "balance.md", "summarize.md", "calibrate.md"),
+]
 
 
 @pytest.mark.recorded

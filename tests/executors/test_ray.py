@@ -91,7 +91,7 @@ def test_rows_are_those_of_a_local_run(
         "say later >&2; R",
     ]
     file = prompts(*texts)
-    given = ("--workspace-template", "template", "-g", "g.py", "-j", 4)
+    given = ("--workspace-template", "template", "-g", "g.py", "-j", 4, "--keep-workspaces", "all")
     there = capture(file, *given)
     assert there.code == 0, there.stderr
     here = assay("capture", file, "-s", shell_agent, "-q", "-o", "here.jsonl", *given)
@@ -642,3 +642,31 @@ def test_an_experiment_runs_on_a_cluster(
         for name, rows in found.items()
     }
     assert passed == {"control": [False] * 4, "better": [True] * 4}
+
+
+PROGRAM = """
+import sys
+import ray, assay
+ray.init(address=sys.argv[1], logging_level="ERROR")
+assert ray.get(ray.remote(lambda: 7).remote()) == 7
+for trial in assay.run(["one", "two"], agent={"shell": 'echo "$PROMPT"'}, graders=["contains:o"]):
+    print(trial.output, trial.passed)
+try:
+    list(assay.run(["one"], agent=lambda text: text))
+except assay.AssayError as error:
+    print(error.hint)
+ray.shutdown()
+print(len(assay.run(["three"], agent="demo").collect()))
+"""
+
+
+def test_a_program_that_is_connected_to_ray_runs_trials(ray_cluster: Any, tmp_path: Path) -> None:
+    words = [sys.executable, "-c", PROGRAM, ray_cluster.address]
+    done = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    *trials, hint, again = done.stdout.splitlines()
+    assert sorted(trials) == ["one True", "two True"]
+    assert "a module that can be imported" in hint
+    assert again == "1"

@@ -150,6 +150,7 @@ def test_what_was_left_out_is_said_with_its_reason(export, assay, results):
         (["--min-score", "0.5"], ["work", "talk"]),
         (["--filter", "category=files", "--filter", "*a*"], ["fail", "plain"]),
         (["--only", "passed", "--filter", "category=mem*"], ["talk"]),
+        (["--filter", "category!=files", "--filter", "!*x*,*y*"], ["talk"]),
     ],
 )
 def test_filters(export, words, ids):
@@ -200,6 +201,7 @@ def test_atif_has_a_step_for_each_message_and_results_with_their_calls(export):
     for step in calls:
         [call], [result] = step["tool_calls"], step["observation"]["results"]
         assert call["tool_call_id"] == result["source_call_id"]
+        assert isinstance(result["content"], str)
     graded = [one["extra"] for one in examples if "rewards" in one["extra"]]
     assert graded
     assert all(0 <= extra["rewards"]["reward"] <= 1 for extra in graded)

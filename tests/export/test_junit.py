@@ -1,16 +1,20 @@
-"""JUnit XML: every trial a case, not measured is skipped, any text survives as text."""
+"""JUnit XML: every prompt a case, not measured is skipped, any text survives as text."""
 
 import json
 from io import BytesIO
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+
+from assay.compare.decided import KeptDecision, Worse
 from assay.export.junit import write_junit
+from assay.stats.sequential import SequentialDecision
 
 
-def written(*rows: dict[str, Any]) -> ElementTree.Element:
+def written(*rows: dict[str, Any], gate: KeptDecision | None = None) -> ElementTree.Element:
     out = BytesIO()
-    write_junit(out, [("run", [json.dumps(row).encode() for row in rows])])
+    write_junit(out, [("run", [json.dumps(row).encode() for row in rows], gate)])
     return ElementTree.fromstring(out.getvalue())
 
 
@@ -45,19 +49,55 @@ def test_pass_fail_and_not_measured() -> None:
     assert suite[2][0].get("message") == "not measured: provider: 529"
 
 
-def test_trials_are_cases_of_their_own() -> None:
-    trials = [
-        {"trialNum": 1, "pass": True, "duration": 10},
-        {
-            "trialNum": 2,
-            "pass": False,
-            "duration": 20,
-            "failure": {"cause": "agent_timeout", "message": "m"},
-        },
-    ]
-    (suite,) = written({"id": "p", "k": 2, "trials": trials, "metadata": {}})
-    assert [case.get("name") for case in suite] == ["p [trial 1]", "p [trial 2]"]
-    assert suite[1][0].get("type") == "agent_timeout"
+def repeated(id_: str, *passes: bool | None) -> dict[str, Any]:
+    late = {"failure": {"cause": "agent_timeout", "message": "m"}}
+    lost = {"failure": {"cause": "provider", "message": "529"}}
+    ends = {True: {"pass": True}, False: {"pass": False, **late}, None: lost}
+    trials = [{"trialNum": n, "duration": 10, **ends[p]} for n, p in enumerate(passes, 1)]
+    return {"id": id_, "k": len(passes), "trials": trials, "metadata": {}}
+
+
+def test_a_prompt_is_one_case_that_fails_if_most_of_its_trials_did() -> None:
+    rows = repeated("p", True, False), repeated("q", False, False, True), repeated("r", None, None)
+    (suite,) = written(*rows)
+    assert [case.get("name") for case in suite] == ["p", "q", "r"]
+    assert [case[0].tag for case in suite] == ["system-out", "failure", "skipped"]
+    assert suite[0][0].text == "1 of 2 trials passed"
+    assert suite[1][0].attrib == {
+        "type": "agent_timeout",
+        "message": "1 of 3 trials passed: m",
+    }
+    assert suite[2][0].get("message") == "not measured: provider: 529"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kinds"),
+    [
+        ("pass", ["system-out", "system-out", "system-out"]),
+        ("fail", ["failure", "failure", "system-out"]),
+        ("undecided", ["error", "system-out", "system-out"]),
+    ],
+)
+def test_cases_follow_the_gate(outcome: str, kinds: list[str]) -> None:
+    gate = KeptDecision(
+        margin=0.1,
+        baseline="",
+        fresh="",
+        n_trials=4,
+        decision=SequentialDecision(outcome="undecided", words="", n_units=2),
+        outcome=outcome,
+        words="because",
+        against="main",
+        worse=[Worse(id="p", before=0.9, after=0.0)],
+    )
+    (suite,) = written(repeated("p", False, False), repeated("q", False, False), gate=gate)
+    assert [case[0].tag for case in suite] == kinds
+    assert suite[0].get("name") == "gate: regression against main"
+    assert (suite[0][0].text or suite[0][0].get("message")) == "because"
+    counts = {name: suite.get(name) for name in ("failures", "errors")}
+    assert counts == {"failures": str(kinds.count("failure")), "errors": str(kinds.count("error"))}
+    if outcome == "fail":
+        assert suite[1][0].get("message") == "0 of 2 trials passed, 90% in main: m"
 
 
 def test_hostile_texts_stay_texts() -> None:
@@ -65,7 +105,7 @@ def test_hostile_texts_stay_texts() -> None:
     row = capture(id=evil, output=evil, score={"pass": False, "score": 0, "reasoning": evil})
     data = json.dumps(row).encode()
     out = BytesIO()
-    write_junit(out, [("ru<n", [data.replace(b"\\ud800", b"")])])
+    write_junit(out, [("ru<n", [data.replace(b"\\ud800", b"")], None)])
     ((case,),) = ElementTree.fromstring(out.getvalue())
     assert len(out.getvalue()) < 20_000
     assert case[0].tag == "failure"
@@ -89,5 +129,6 @@ def test_an_ungraded_crash_is_a_failure_and_an_ungraded_answer_is_skipped() -> N
     ]
     rows = capture(failure=crash), {"id": "q", "k": 2, "trials": trials, "metadata": {}}
     (suite,) = written(*rows)
-    assert [case[0].tag for case in suite] == ["failure", "failure", "skipped"]
+    assert [case[0].tag for case in suite] == ["failure", "failure"]
+    assert suite[1][0].get("message") == "0 of 1 trial passed, 1 not measured: exit code 1"
     assert suite[0][0].attrib == {"type": "agent_crash", "message": "exit code 1"}

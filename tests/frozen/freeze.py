@@ -336,9 +336,12 @@ MASKS: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
 IDENTITY = [
     # It covers the programs of this machine and the paths in schemas.
     (r'"specHash":( ?)"[0-9a-f]{16}(-[0-9a-f]{8})?"', r'"specHash":\1"<spec>"'),
-    (r'"(program|agent|mcp|template)":( ?)"[0-9a-f]{12}"', r'"\1":\2"<hash>"'),
+    (r'"(program|agent|mcp|template|setup)":( ?)"[0-9a-f]{12}"', r'"\1":\2"<hash>"'),
+    (r'"([^"]+(?:\.(?:py|sh|js)|bin/assay))":( ?)"[0-9a-f]{12}"', r'"\1":\2"<hash>"'),
+    (r'("packages":\{"assay":)"[0-9.]+"', r'\1"<version>"'),
     (r"(workspaces/(?:template-)?)[0-9a-f]{16}\b", r"\1<run>"),
-    (r"^[0-9a-f]{16}$", "<run>"),  # the note that a workspace is ours
+    (r"(?m)^[0-9a-f]{16}$", "<run>"),  # the note that a workspace is ours
+    (r"(\.assay/\.run-)[0-9a-f]{16}\b", r"\1<run>"),
 ]
 UUID = re.compile(r"(?<![0-9a-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])")
 

@@ -146,3 +146,23 @@ def test_the_question_is_the_same_for_the_same_nonce() -> None:
 def test_the_answer_is_read_strictly(answer) -> None:
     with pytest.raises(PluginError):
         read_verdict(answer)
+
+
+@pytest.mark.parametrize("there", ["beside the schema", "in the current folder"])
+def test_a_judge_of_the_users_own_is_found(ask, judge, tmp_path, monkeypatch, there) -> None:
+    """It is started in an empty folder, where no script is."""
+    judge("good")
+    schema = json.loads((tmp_path / "good.json").read_text())
+    schema["command"][3] = "judge_program.py"
+    other = tmp_path / "other"
+    other.mkdir()
+    beside = there == "beside the schema"
+    (tmp_path if beside else other).joinpath("own.json").write_text(json.dumps(schema))
+    monkeypatch.chdir(other if beside else tmp_path)
+    path = "../own.json" if beside else "other/own.json"
+    text = "judge:" + json.dumps({"rubric": "Is it kind?", "agent": path})
+    assert ask(text, "hello").pass_
+    # Where it lies is not part of what it is.
+    version = Judge(rubric="Is it kind?", agent=path).version
+    monkeypatch.chdir(tmp_path)
+    assert Judge(rubric="Is it kind?", agent="own.json" if beside else path).version == version

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 
 from assay import plugins
+from assay.graders.javascript import JavaScriptFile
 from assay.graders.judge import Judge
+from assay.graders.program import ExecutableGrader
+from assay.graders.python_file import PythonFile
 from assay.pipeline.stages import AskingHost
 from assay.plugin import Trial
 from assay.records.capture import Grade
@@ -217,3 +220,56 @@ def test_options_of_the_judge_are_part_of_its_version(options) -> None:
     assert (
         built(f"judge:agent=demo,{options}").version != built("judge:agent=demo,rubric=A").version
     )
+
+
+@pytest.mark.parametrize("kind", ["python", "executable", "javascript"])
+def test_modules_that_a_grader_imports_are_part_of_its_version(tmp_path: Path, kind: str) -> None:
+    names = {"python": "grader.py", "executable": "program.py", "javascript": "grader.mjs"}
+    texts = {
+        "grader.py": "from helpers.words import fits\n\ndef grade(output): return fits(output)\n",
+        "program.py": "#!/usr/bin/env python3\nimport helpers.words\n",
+        "grader.mjs": "import { fits } from './helpers/words.mjs'\nexport const grade = fits\n",
+    }
+    main = tmp_path / names[kind]
+    main.write_text(texts[main.name])
+    (tmp_path / "helpers").mkdir()
+    (tmp_path / "helpers" / "__init__.py").write_text("")
+    module = tmp_path / "helpers" / ("words.mjs" if kind == "javascript" else "words.py")
+    module.write_text(
+        "from . import deep\n" if module.suffix == ".py" else "export const fits = 1\n"
+    )
+    (tmp_path / "helpers" / "deep.py").write_text("A = 1\n")
+    (tmp_path / "unrelated.py").write_text("A = 1\n")
+
+    made = {"python": PythonFile, "executable": ExecutableGrader, "javascript": JavaScriptFile}[
+        kind
+    ]
+
+    def version() -> str:
+        return made(path=str(main)).version
+
+    before = version()
+    (tmp_path / "unrelated.py").write_text("A = 2\n")
+    assert version() == before
+    changed = module if kind == "javascript" else tmp_path / "helpers" / "deep.py"
+    changed.write_text("export const fits = 2\n" if kind == "javascript" else "A = 2\n")
+    assert version() != before
+
+
+@pytest.mark.parametrize("name", ["grader.py", "grader.sh", "grader.mjs"])
+def test_data_that_a_grader_names_is_part_of_its_version(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(
+        "// # reads 'words.json'; see results.jsonl and other-words.json\n"
+    )
+    kinds = {".py": PythonFile, ".sh": ExecutableGrader, ".mjs": JavaScriptFile}
+
+    def version() -> str:
+        return kinds[Path(name).suffix](path=str(tmp_path / name)).version
+
+    (tmp_path / "words.json").write_text("1")
+    before = version()
+    (tmp_path / "results.jsonl").write_text("1")
+    (tmp_path / "word.json").write_text("1")
+    assert version() == before
+    (tmp_path / "words.json").write_text("2")
+    assert version() != before

@@ -104,6 +104,11 @@ def test_an_experiment_file_says_all(folder):
         ({"agent": "demo", "treatment": {"agent": "nobody"}}, AssayError, "nobody"),
         ({"agent": "demo", "treatment": {"skill": "absent"}}, InputError, "absent"),
         ({"agent": "demo", "treatment": {"model": "x"}, "luck": 1}, TypeError, "luck"),
+        (
+            {"agent": "demo", "treatment": {"model": ["x", "y"]}},
+            InputError,
+            "the treatment model is given twice; an arm has one",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(folder, options, kind, words):

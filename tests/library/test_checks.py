@@ -111,8 +111,8 @@ def test_a_command_line_is_no_name():
 
 
 def test_filters_that_match_nothing_are_told():
-    with pytest.warns(library.AssayWarning, match=r"no prompt matches filters=\['zzz'\]"):
-        assert len(start(filters=["zzz"])) == 0
+    with pytest.raises(InputError, match="no prompts that match the filter 'zzz'"):
+        start(filters=["zzz"])
 
 
 def test_a_prompt_without_input_has_no_second_traceback():
@@ -161,7 +161,8 @@ def test_hints_name_the_arguments_of_python(tmp_path):
     assert caught.value.hint.endswith("or use another .to(FILE)")
     with pytest.raises(AssayError, match="does not support model"):
         start(agent={"simple": "echo {}"}, model="x")
-    assert in_python("fix the line, or use --overwrite") == (
+    hint = "fix the line, or use --overwrite"
+    assert in_python(InputError("", hint=hint))[1] == (
         "fix the line, or use .to(FILE, overwrite=True)"
     )
 

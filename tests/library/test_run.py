@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import importlib
 import json
 import os
 import signal
@@ -11,11 +12,13 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 import pytest
 
 import assay as library
 from assay.errors import AssayError, InputError, PluginError, UsageError
+from assay.run import fork
 
 PROMPTS = [{"id": f"p{n}", "input": f"say {n}", "hint": str(n)} for n in range(6)]
 
@@ -567,3 +570,62 @@ def test_the_traceback_of_an_error_shows_its_hint():
         library.run("nosuch.jsonl", agent=echo).collect()
     assert caught.value.hint
     assert caught.value.__notes__ == [f"  {caught.value.hint}"]
+
+
+MODULE = """
+def echo(text):
+    return text
+
+def has_hint(trial):
+    return trial.hint in trial.output
+"""
+
+
+@pytest.fixture
+def with_ray(tmp_path, monkeypatch):
+    """Be a program that has loaded Ray and must not be forked; give a module of its own."""
+    (tmp_path / "program_functions.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "ray._raylet", ModuleType("ray._raylet"))
+
+    def refuse():
+        pytest.fail("forked")
+
+    monkeypatch.setattr(fork, "fork_process", refuse)
+    yield importlib.import_module("program_functions")
+    del sys.modules["program_functions"]
+
+
+def quick_or_slow(tag):
+    return {"shell": f'test "$PROMPT" = quick || sh -c "sleep 60 # {tag}"; echo "$PROMPT"'}
+
+
+def test_a_program_with_ray_is_not_forked(with_ray, tmp_path, tag):
+    functions = with_ray
+    run = library.run(PROMPTS[:2], agent=functions.echo, graders=[functions.has_hint, "contains"])
+    assert [trial.passed for trial in run.to(tmp_path / "out.jsonl")] == [True, True]
+    graded = library.grade(tmp_path / "out.jsonl", [functions.has_hint])
+    assert [trial.passed for trial in graded] == [True, True]
+    for trial in library.run(["quick", "slow"], agent=quick_or_slow(tag), jobs=2):
+        assert trial.output == "quick"
+        break
+    assert wait_until_none(tag) == []
+    options = {"graders": ["contains"], "k": 1, "output": tmp_path / "experiments"}
+    verdict = library.ab(PROMPTS[:2], agent=functions.echo, treatment={"agent": "demo"}, **options)
+    assert verdict.sentence
+
+
+def test_functions_that_a_new_process_would_not_find_are_refused(with_ray, monkeypatch):
+    ours = with_ray.echo
+    of_main = FunctionType(ours.__code__, {"__name__": "__main__"}, "of_main")
+    monkeypatch.setattr(sys.modules["__main__"], "of_main", of_main, raising=False)
+    for function in (lambda text: text, of_main):
+        with pytest.raises(PluginError, match="has loaded Ray") as caught:
+            list(library.run(["a"], agent=function))
+        assert "module that can be imported" in caught.value.hint
+        with pytest.raises(PluginError, match="has loaded Ray"):
+            library.grade(library.run(["a"], agent="demo"), [function])
+    monkeypatch.setattr(ours, "__module__", "gone_from_here")
+    monkeypatch.setitem(sys.modules, "gone_from_here", with_ray)
+    with pytest.raises(PluginError, match="No module named 'gone_from_here'"):
+        list(library.run(["a"], agent=ours))

@@ -129,5 +129,5 @@ def test_a_trial_that_these_graders_judged_comes_before_an_older_one(
     assert {version: one.trial.verdict for version, one in judged.items()} == {
         "1": False,
         "2": True,
-        "3": False,
+        "3": True,  # the newest
     }

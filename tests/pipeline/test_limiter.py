@@ -175,6 +175,7 @@ def test_the_rest_of_a_budget_is_enough_for_one_more_trial(
 def test_claude_and_opencode_tell_the_pause(tmp_path: Path) -> None:
     from assay.adapters.claude.stream import refusal_ms
     from assay.adapters.opencode import _of_error
+    from assay.adapters.opencode.files import OpenCodeLog
 
     assert refusal_ms({"error_status": 429, "retry_delay_ms": 1043}) == 1043
     assert refusal_ms({"error_status": 500, "retry_delay_ms": 1043}) is None
@@ -182,4 +183,4 @@ def test_claude_and_opencode_tell_the_pause(tmp_path: Path) -> None:
         '{"name":"APIError","data":{"message":"slow down","statusCode":429,'
         '"responseHeaders":{"retry-after":"3"}}}'
     )
-    assert _of_error(error).retry_after_ms == 3000
+    assert _of_error(error, OpenCodeLog()).retry_after_ms == 3000

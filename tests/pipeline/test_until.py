@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from assay.pipeline.until import UntilDecided
+from assay.pipeline.until import Order, UntilDecided
 from assay.records.capture import Cause, Failure, Grade, Timing
 from assay.records.spec import Prompt, TrialSpec
 from assay.records.trial import Trial
@@ -79,8 +79,27 @@ def test_what_hangs_is_waited_for(plan: Callable):
     assert not any(stopper.add(spec, result(True)) for spec in order[1:])
     assert stopper.n_trials == 0
     assert stopper.add(order[0], result(False))
-    assert stopper.n_trials < 40
+    assert stopper.n_trials == 40
     assert stopper.decision.outcome == "pass"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_pass_waits_for_the_prompts_that_come_last(plan: Callable, seed: int):
+    """Whatever is broken is what would have come last: the rest alone would have passed."""
+    options = {"baseline": BASELINE, "order": Order(seed=seed, least=-0.15)}
+    specs = plan(40, 1)
+    order = UntilDecided(gate, **options).begin(specs)
+    for n_broken, outcome in ((0, "pass"), (2, "pass"), (14, "fail")):
+        stopper = UntilDecided(gate, **options)
+        assert stopper.begin(specs) == order
+        for place, spec in enumerate(order):
+            is_over = stopper.add(spec, result(place < 40 - n_broken))
+            if place == 25:
+                assert "14 prompts must run before it counts" in stopper.decision.words
+            if is_over:
+                break
+        assert stopper.decision.outcome == outcome
+        assert (place == 39) == (outcome == "pass")
 
 
 def test_what_was_not_measured_leaves_a_pass_open(plan: Callable):
@@ -94,7 +113,9 @@ def test_what_was_not_measured_leaves_a_pass_open(plan: Callable):
 
 def test_trials_of_an_earlier_run_count(plan: Callable):
     earlier = [(1, f"p{i}", 1, True) for i in range(40)]
-    stopper = UntilDecided(gate, baseline=BASELINE, earlier=lambda: earlier, plan=plan(40, 2))
+    stopper = UntilDecided(
+        gate, order=Order(), baseline=BASELINE, earlier=lambda: earlier, plan=plan(40, 2)
+    )
     missing = [spec for spec in plan(40, 2) if spec.number == 2]
     assert stopper.begin(missing) == []
     assert stopper.decision.outcome == "pass"
@@ -106,7 +127,9 @@ def test_what_hung_when_a_run_was_interrupted_is_waited_for_when_it_goes_on(plan
     order = UntilDecided(gate, baseline=BASELINE).begin(specs)
     hung = {spec.prompt.id for spec in order[5:20]}
     earlier = [(1, s.prompt.id, s.number, True) for s in specs if s.prompt.id not in hung]
-    stopper = UntilDecided(gate, baseline=BASELINE, earlier=lambda: earlier, plan=specs)
+    stopper = UntilDecided(
+        gate, order=Order(), baseline=BASELINE, earlier=lambda: earlier, plan=specs
+    )
     missing = stopper.begin([spec for spec in specs if spec.prompt.id in hung])
     assert stopper.n_trials == 5
     assert {spec.prompt.id for spec in missing} == hung
@@ -118,7 +141,9 @@ def test_what_hung_when_a_run_was_interrupted_is_waited_for_when_it_goes_on(plan
 
 def test_trials_outside_the_plan_do_not_count(plan: Callable):
     earlier = [(1, f"p{i}", 1, True) for i in range(12, 40)]
-    stopper = UntilDecided(gate, baseline=BASELINE, earlier=lambda: earlier, plan=plan(12, 1))
+    stopper = UntilDecided(
+        gate, order=Order(), baseline=BASELINE, earlier=lambda: earlier, plan=plan(12, 1)
+    )
     assert len(stopper.begin(plan(12, 1))) == 12
     assert stopper.n_trials == 0
 

@@ -108,7 +108,7 @@ class Lab:
         lines += [f"{key} = {json.dumps(value)}" for key, value in arm.items()]
         self.write(f"{name}.toml", "\n".join(lines))
         return subprocess.run(
-            [sys.executable, "-m", "assay", "ab", f"{name}.toml"],
+            [sys.executable, "-m", "assay", "ab", f"{name}.toml", "--reuse", "all"],
             cwd=self._folder, env={**os.environ, **self._env}, capture_output=True, text=True,
             stdin=subprocess.DEVNULL, timeout=600, check=False,
         )  # fmt: skip

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from assay import plugins
+from assay.graders import frozen
 from assay.records.spec import PluginRef
-from assay.run import workspace
+from assay.run import snapshot, workspace
 
 N_THREADS = 8
 
@@ -74,3 +75,23 @@ def test_a_plugin_is_built_once_for_all_threads() -> None:
         ref = PluginRef(name="contains", options={"text": [f"{os.getpid()} {number}"]})
         built = in_threads(lambda ref=ref: plugins.grader(ref))
         assert len({id(one) for one in built}) == 1, built
+
+
+@pytest.mark.parametrize(
+    "get",
+    [snapshot._store, snapshot._empty_repository, frozen._bytecode_folder],
+    ids=lambda get: get.__name__,
+)
+def test_what_trials_share_is_made_once_for_all_threads(get) -> None:
+    """Two agents that ended at once made the empty repository at once, and git refused one."""
+    for _ in range(3):
+        get.cache_clear()
+        found = in_threads(get)
+        assert len(set(map(str, found))) == 1, found
+        assert os.path.isdir(found[0])  # noqa: PTH112
+
+
+def test_what_stood_above_the_workspaces_is_read_before_the_first_agent(tmp_path) -> None:
+    for number in range(100):
+        found = in_threads(lambda number=number: workspace._at_first(str(tmp_path / str(number))))
+        assert len({id(one) for one in found}) == 1

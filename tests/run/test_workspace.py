@@ -1,13 +1,17 @@
 """Workspaces are outside of every project, belong to one trial, and are removed by nobody else."""
 
+import fcntl
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from assay.records.files import copy_folder, remove_folder
+from assay.run.notes import folder_of_row
 from assay.run.workspace import inherited, private_root
 
 PROJECT = {
@@ -130,12 +134,104 @@ def test_a_second_run_leaves_the_workspaces_of_the_first_alone(
             )
             assert done.code == 0, done.stderr
         rows += read_rows(tmp_path / f"{name}.jsonl")
-    folders = [Path(row["metadata"]["workspaceDir"]) for row in rows]
-    assert len(set(folders)) == 4
-    assert [(folder / "said").read_text().strip() for folder in folders] == ["one"] * 2 + [
-        "two"
-    ] * 2
+    folders = [Path(folder_of_row(row["cwd"], row["raw"])) for row in rows]
+    names = ["prompt-a.2", "prompt-a.3", "prompt-a.4", "prompt-a"]
+    assert [folder.name for folder in folders] == names
+    said = [(folder / "said").read_text().strip() for folder in folders]
+    assert said == ["one", "one", "two", "two"], "each row finds its own, the newest has the name"
     assert len({row["raw"] for row in rows}) == 4
+    # Graders look where the trial of the row was, not where a later one is.
+    done = assay("grade", "one.jsonl", "-g", "command:grep -q one said", "-o", "graded.jsonl")
+    assert done.code == 0, done.stderr
+    assert [row["score"]["pass"] for row in read_rows(tmp_path / "graded.jsonl")] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"),
+    [
+        ("", ["prompt-a", "prompt-b", "prompt-b.2"]),
+        ("all", ["prompt-a", "prompt-a.2", "prompt-b", "prompt-b.2"]),
+        ("failed", ["prompt-b", "prompt-b.2"]),
+        ("none", []),
+    ],
+)
+def test_which_workspaces_are_kept(assay, shell_agent, prompts, read_rows, tmp_path, keep, left):
+    """By default those of the newest run, and of earlier ones those that did not pass."""
+    path = prompts({"id": "a", "input": "say yes; R"}, {"id": "b", "input": "say no; R"})
+    option = ["--keep-workspaces", keep] if keep else []
+    args = ["capture", path, "-s", shell_agent, "-g", "contains:yes", *option]
+    for out in ("one.jsonl", "two.jsonl"):
+        done = assay(*args, "-o", out, "--workspace-dir", "w")
+        assert done.code == 0, done.stderr
+    assert sorted(one.name for one in (tmp_path / "w").glob("prompt-*")) == left
+    done = assay("grade", "one.jsonl", "-g", "command:true", "-o", "graded.jsonl")
+    first, second = read_rows(tmp_path / "graded.jsonl")
+    assert ("score" in first, "score" in second) == (keep == "all", bool(left))
+    if keep != "all":
+        assert "the workspace is gone" in first["graderFailures"]["command"]
+        assert "--keep-workspaces all" in first["graderFailures"]["command"]
+
+
+def test_runs_of_their_own_place_leave_no_workspaces_behind(
+    assay, shell_agent, prompts, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = prompts({"id": "a", "input": "say yes; R"}, {"id": "b", "input": "say no; R"})
+    root = tmp_path / "cache" / "assay" / "workspaces"
+    for number in range(4):
+        options = ["--isolate", "-g", "contains:yes", "-o", f"{number}.jsonl"]
+        done = assay("capture", path, "-s", shell_agent, *options)
+        assert done.code == 0, done.stderr
+        found = [one.name for one in root.glob("*/prompt-*")]
+        assert (found.count("prompt-a"), found.count("prompt-b")) == (1, number + 1)
+
+
+def test_a_run_that_goes_on_keeps_its_workspaces(assay, start, shell_agent, prompts, tmp_path):
+    """Another run in the same place takes other names."""
+    slow = prompts({"id": "a", "input": "echo one > said; touch ../on; sleep 3; say yes; R"})
+    args = ["-s", shell_agent, "-g", "contains:yes", "--workspace-dir", "w"]
+    first = start("capture", slow, *args, "-o", "one.jsonl")
+    while not (tmp_path / "w" / "on").exists():
+        time.sleep(0.02)
+    fast = prompts({"id": "a", "input": "echo two > said; say yes; R"})
+    assert assay("capture", fast, *args, "-o", "two.jsonl").code == 0
+    assert (tmp_path / "w" / "prompt-a" / "said").read_text() == "one\n"
+    assert (tmp_path / "w" / "prompt-a.2" / "said").read_text() == "two\n"
+    assert first.wait(20) == 0
+
+
+def test_a_workspace_that_nobody_may_enter_is_removed(tmp_path):
+    inner = tmp_path / "w" / "a" / "b"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text("x")
+    inner.chmod(0)
+    inner.parent.chmod(0o500)
+    remove_folder(str(tmp_path / "w"))
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_copy_shares_blocks_where_the_file_system_can(tmp_path, monkeypatch):
+    """The kernel is asked for each file; a copy can be written to without the original."""
+    template = tmp_path / "template"
+    (template / "sub").mkdir(parents=True)
+    (template / "sub" / "tool").write_text("text")
+    (template / "sub" / "tool").chmod(0o555)
+    (template / "link").symlink_to("sub/tool")
+    asked = []
+
+    def share(new: int, request: int, old: int) -> None:
+        asked.append(request)
+        os.write(new, os.pread(old, 100, 0))
+
+    for number, cloning in enumerate((fcntl.ioctl, share)):
+        monkeypatch.setattr(fcntl, "ioctl", cloning)
+        copy = tmp_path / f"copy{number}"
+        copy_folder(str(template), str(copy))
+        assert (copy / "sub" / "tool").read_text() == "text"
+        assert (copy / "sub" / "tool").stat().st_mode & 0o777 == 0o555
+        assert (copy / "link").is_symlink()
+        assert (copy / "sub" / "tool").stat().st_nlink == 1, "no hard link: an agent could chmod it"
+    assert asked == [0x40049409]
 
 
 def test_a_run_that_starts_again_makes_its_own_workspaces_again(

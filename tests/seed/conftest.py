@@ -125,7 +125,11 @@ MADE = (
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory, warm_path: str) -> Path:
     """The project with what earlier commands of the examples leave behind."""
-    folder = tmp_path_factory.mktemp("seed")
+    kept = os.environ.get("ASSAY_SEED_PROJECT")  # of scripts/seed_coverage.py --prove
+    if kept and Path(kept).is_dir():
+        return Path(kept)
+    folder = Path(kept) if kept else tmp_path_factory.mktemp("seed")
+    folder.mkdir(exist_ok=True)
     programs = {"bin/claude": AGENT, "bin/gemini": AGENT, "bun-bin/bun": ADAPTER}
     programs |= {"grader.py": GRADER_PY, "grader.ts": GRADER_TS, "loose-grader.ts": GRADER_TS}
     programs |= {"my-llm-judge.ts": JUDGE_TS, "my-adapter.ts": "// started by bun\n"}

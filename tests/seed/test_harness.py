@@ -578,3 +578,106 @@ def test_help_is_shown_without_a_command(line: Line):
 def test_running_again_from_the_recording_gives_the_same_rows(rows: Rows):
     once = rows("assay extract raw.jsonl -s claude.json")
     assert once == rows("assay extract raw.jsonl -s claude.json")
+
+
+def put(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_the_statistical_strategy_looks_at_scores_and_passes_alone(line: Line, project: Path):
+    """By the weights the other run of each pair would win."""
+    put(project / "good.jsonl", [captured(0.9, 60_000, tool_errors=True)])
+    put(project / "fast.jsonl", [captured(0.8, 10, tool_errors=False)])
+    put(project / "flaky.jsonl", [tried((True, False))])
+    put(project / "steady.jsonl", [tried((False, False))])
+    steady = {"COMPARE_CAPABILITY": "0", "COMPARE_RELIABILITY": "0", "COMPARE_CONSISTENCY": "1"}
+    for files, name, env in (
+        ("good.jsonl fast.jsonl", "pairwise", {}),
+        ("flaky.jsonl steady.jsonl", "overall", steady),
+    ):
+        wins = {}
+        for strategy in ("weighted", "statistical"):
+            report = compared(line, f"{files} --strategy {strategy}", **env)
+            (pair,) = report["headToHead"][name]
+            wins[strategy] = pair["aWins"], pair["bWins"]
+            assert report["meta"]["strategy"] == strategy
+        assert wins == {"weighted": (0, 1), "statistical": (1, 0)}, files
+
+
+def test_the_statistical_intervals_hold_the_numbers_beside_them(line: Line, project: Path):
+    rows = [captured(n % 5 / 4, 100 + 37 * n % 91, tool_errors=False) for n in range(20)]
+    put(project / "a1.jsonl", [row | {"id": f"p{n}"} for n, row in enumerate(rows)])
+    report = compared(line, "a1.jsonl b1:a1.jsonl --strategy statistical")
+    quality, latency = report["quality"]["a1"], report["performance"]["a1"]
+    for part, name, value in (
+        (quality, "avgScore", quality["avgScore"]),
+        (quality, "passRate", quality["passRate"]),
+        (latency, "latencyMean", latency["latency"]["mean"]),
+    ):
+        low, high = part["confidenceIntervals"][name]
+        assert low < value < high
+        assert high - low < 2 * value, "twenty prompts say something"
+
+
+def test_latency_is_that_of_all_trials(line: Line, project: Path):
+    """Durations 10, 20, ..., 110 ms: every number is known."""
+    rows = []
+    for number in range(11):
+        row = tried((True,))
+        row["trials"][0]["duration"] = 10 * (number + 1)
+        rows.append(row | {"id": f"p{number}"})
+    put(project / "a1.jsonl", rows)
+    performance = compared(line, "a1.jsonl b1:a1.jsonl")["performance"]["a1"]
+    wanted = {"p50": 60, "p90": 100, "p99": 109, "mean": 60, "min": 10, "max": 110}
+    assert performance["latency"] == pytest.approx(wanted)
+    assert performance["totalDuration"] == 660
+
+
+def test_runs_of_two_agents_are_compared(line: Line, project: Path):
+    """One repeats what it is asked, and so passes other prompts than the other."""
+    assert (
+        line("assay capture prompts.jsonl -s claude.json -g ./grader.py -q -o x1.jsonl").returncode
+        == 0
+    )
+    words = "--simple 'echo never said {}' -g ./grader.py -q -o x2.jsonl"
+    assert line(f"assay capture prompts.jsonl {words}").returncode == 0
+    report = compared(line, "claude:x1.jsonl echo:x2.jsonl")
+    assert report["meta"]["agents"]["claude"] != report["meta"]["agents"]["echo"]
+    assert "claude" in report["meta"]["agents"]["claude"][0]
+    (pair,) = report["pairs"]
+    assert (pair["regressed"], pair["improved"]) == (["test-001"], ["test-003"])
+    assert report["quality"]["claude"]["passRate"] == pytest.approx(2 / 3)
+
+
+COMPARISON_GRADER = """
+export const grade = async ({ id, input, hint, runs }) => {
+  const order = Object.keys(runs).sort((a, b) => runs[a].score.score - runs[b].score.score)
+  const seen = order.map(run => {
+    const { output, trajectory, duration, toolErrors } = runs[run]
+    return `${run}=${output.length},${trajectory.length},${duration},${toolErrors}`
+  })
+  return {
+    rankings: order.map((run, n) => ({ run, rank: n + 1, score: 1 / (n + 1) })),
+    reasoning: `${id}|${input}|${hint}|${seen.join(';')}`,
+  }
+}
+"""
+
+
+def test_a_comparison_grader_in_typescript_decides_and_its_reasoning_is_shown(
+    line: Line, project: Path, bun: Path
+):
+    """It prefers the lower score, as nothing else would, and tells what it was given."""
+    low, high = captured(0.2, 300, tool_errors=True), captured(0.9, 200, tool_errors=False)
+    put(project / "low.jsonl", [low | {"hint": "h"}])
+    put(project / "high.jsonl", [high | {"hint": "h"}])
+    (project / "judge.ts").write_text(COMPARISON_GRADER)
+    words = "assay compare high.jsonl low.jsonl --strategy custom --grader ./judge.ts"
+    report = json.loads(line(words, bun).stdout)
+    (prompt,) = report["headToHead"]["prompts"]
+    assert prompt["winner"] == "low"
+    assert prompt["reasoning"] == "a|x|h|low=1,0,300,true;high=1,0,200,false"
+    assert report["judge"]["verdict"][0]["preferred"] == "low"
+    text = line(f"{words} --format markdown", bun).stdout.replace("\\", "")
+    assert text.startswith("# Comparison\n\n**judge.ts prefers low to high: 1 prompt to 0")
+    assert "| a | low | a|x|h|low=1,0,300,true;high=1,0,200,false |" in text

@@ -3,7 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.stats.agreement import correct_rate, measure_agreement, stratified_rate
+from assay.stats.agreement import (
+    LabelledFile,
+    clustered_rate,
+    correct_rate,
+    measure_agreement,
+    stratified_rate,
+)
 
 labels = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=80)
 
@@ -119,3 +125,42 @@ def test_a_verdict_without_labels_has_no_stratified_rate():
     found = stratified_rate(5, 10, measure_agreement([1, 1], [1, 1]))
     assert found.rate is None
     assert "no label" in found.note
+
+
+def test_rows_of_one_prompt_are_no_independent_labels():
+    rng = np.random.default_rng(31)
+    prompts = np.repeat(np.arange(20), 10)
+    human = rng.random(20)[prompts] < 0.7  # each prompt passes always, or never
+    grader = human ^ (rng.random(20)[prompts] < 0.2)
+    alone = measure_agreement(human, grader)
+    clustered = measure_agreement(human, grader, prompts=prompts)
+    assert clustered.sensitivity.rate == alone.sensitivity.rate
+    for name in ("agreement", "sensitivity", "specificity"):
+        widths = [
+            getattr(one, name).interval.high - getattr(one, name).interval.low
+            for one in (alone, clustered)
+        ]
+        assert widths[1] > 2 * widths[0]
+    assert clustered.sensitivity.interval.method == "Wilson, clustered by prompt"
+    single = measure_agreement(human, grader, prompts=np.arange(200))
+    assert single.sensitivity == alone.sensitivity
+
+
+def test_the_corrected_rate_takes_prompts_as_units():
+    rng, n, k = np.random.default_rng(5), 20, 10
+    human = np.repeat(rng.random(n) < 0.6, k)
+    grader = human ^ (rng.random(n * k) < 0.1)
+    prompts = np.repeat(np.arange(n), k)
+    passed = grader.reshape(n, k).sum(axis=1)
+    file = LabelledFile(np.full(n, k), passed, prompts, human, grader)
+    for drawn in (True, False):
+        found = clustered_rate(file, drawn=drawn)
+        assert found.rate == pytest.approx(human.mean(), abs=0.02)
+        assert found.interval.high - found.interval.low > 0.3, "about that of 20 rows"
+    assert (
+        clustered_rate(
+            LabelledFile(np.ones(200, int), grader.astype(int), np.arange(200), human, grader),
+            drawn=True,
+        )
+        is None
+    )

@@ -88,6 +88,14 @@ def test_chunks_do_not_change_the_distribution(monkeypatch):
     assert pieces.high == pytest.approx(whole.high, abs=0.05)
 
 
+def test_every_resample_is_drawn_from_the_sample(monkeypatch):
+    """Also the first one, and those of the last chunk, which is shorter than the others."""
+    monkeypatch.setattr(bootstrap, "_CHUNK_DRAWS", 12)
+    sample = np.linspace(10.0, 11.0, 4)[:, None]
+    drawn = bootstrap._resample_means(sample, 8, np.random.default_rng(1))
+    assert np.all((drawn >= 10.0) & (drawn <= 11.0))
+
+
 def test_the_seed_decides():
     sample = np.random.default_rng(4).normal(size=30)
     assert bca_mean_interval(sample, seed=1) == bca_mean_interval(sample, seed=1)

@@ -36,6 +36,7 @@ def test_tallies_must_fit_together():
         as_tallies([1, 1], [1])
 
 
-def test_a_level_of_95_is_a_slip():
+@pytest.mark.parametrize("level", [95, 1.5, 1.0, 0.0, -0.5])
+def test_a_level_of_95_is_a_slip(level):
     with pytest.raises(ValueError, match=r"0\.95"):
-        require_level(95)
+        require_level(level)

@@ -27,9 +27,24 @@ def test_builds_that_are_alike_seldom_drift(rate, icc, k):
 
 
 def test_a_steady_fall_is_found_and_measured():
-    drifts = found(np.linspace(0.0, -0.1, 10))
-    assert np.mean([d.found for d in drifts]) > 0.9
-    assert np.mean([d.trend for d in drifts]) == pytest.approx(-0.1, abs=0.01)
+    drifts = found(np.linspace(0.0, -0.12, 10))
+    assert np.mean([d.found for d in drifts]) > 0.85
+    assert np.mean([d.trend for d in drifts]) == pytest.approx(-0.12, abs=0.01)
+
+
+@pytest.mark.parametrize(("n_builds", "sd"), [(3, 0.02), (3, 0.05), (10, 0.03), (10, 0.05)])
+def test_builds_that_vary_are_noise_and_no_drift(n_builds, sd):
+    rng, difficulty, drifts = np.random.default_rng(41), Difficulty(0.8, 0.5), []
+    for easy in difficulty.draw((200, 50), rng):
+        effects = rng.normal(0.0, sd, n_builds)
+        chances = np.stack([difficulty.moved(easy, effect) for effect in effects], axis=1)
+        drifts.append(measure_drift(rng.binomial(5, chances), np.full(chances.shape, 5)))
+    assert np.mean([d.found for d in drifts]) <= 0.1
+    assert np.mean([d.noise.variance for d in drifts]) == pytest.approx(sd**2, rel=0.3, abs=1e-4)
+
+
+def test_two_builds_do_not_tell_how_builds_vary():
+    assert measure_drift(*draw(np.random.default_rng(1), 50, [0.0, 0.1])).noise is None
 
 
 def test_one_odd_build_is_found_and_named():

@@ -14,7 +14,8 @@ def enumerate_p(d):
     return np.mean(np.abs(sums) >= abs(sum(d)) - 1e-9)
 
 
-@given(st.lists(st.floats(-1, 1), min_size=1, max_size=9))
+# Differences that are nearer to each other than rounding errors count as equal.
+@given(st.lists(st.floats(-1, 1).map(lambda d: round(d, 6)), min_size=1, max_size=9))
 def test_few_prompts_are_enumerated(differences):
     kept = [d for d in differences if abs(d) > 1e-9]
     expected = enumerate_p(kept) if kept else 1.0

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.stats.noise import BuildNoise
 from assay.stats.paired import compare_rates
 from assay.stats.planning import Difficulty
 from assay.stats.pooled import allocate_trials, simulate_pooled_gate, trial_spread
@@ -44,12 +45,28 @@ def test_allocation_makes_the_mean_surer_and_keeps_it_unbiased():
 
 def test_the_gate_is_right_against_a_baseline():
     found = simulate_pooled_gate(
-        Difficulty(0.8, 0.5), np.full(50, 24), np.full(50, 8), margin=0.12, difference=0.1
+        Difficulty(0.8, 0.5), (np.full(50, 24), np.full(50, 8)), margin=0.12, difference=0.1
     )
     assert found.good_passes >= 0.85
     assert found.bad_stopped >= 0.8
     assert found.good_trials < 0.75 * found.most_trials
     assert "of 100 builds of an unchanged agent" in found.words
+
+
+def test_builds_that_vary_cost_passes_and_the_plan_names_a_margin():
+    trials = np.full(50, 24), np.full(50, 8)
+    noise = BuildNoise(n_builds=3, variance=0.03**2, seen=0.03**2, share=1 / 3)
+    plans = [
+        simulate_pooled_gate(
+            Difficulty(0.8, 0.5), trials, margin=0.12, difference=0.1, builds=builds
+        )
+        for builds in (None, noise)
+    ]
+    assert plans[1].good_passes < plans[0].good_passes - 0.1
+    assert plans[1].bad_stopped >= 0.9
+    assert plans[1].margin_for_90 > 0.12
+    assert "builds vary by 0.030; with a margin of 0." in plans[1].words
+    assert (plans[0].build_sd, plans[1].build_sd) == (None, pytest.approx(0.03))
 
 
 def test_a_loss_of_the_margin_seldom_passes_with_many_trials_against_one():
@@ -79,6 +96,6 @@ def test_a_baseline_that_saw_prompts_once_gives_a_wider_interval():
 
 def test_a_margin_that_trials_refuses_promises_nothing():
     n = np.full(30, 8)
-    refused = simulate_pooled_gate(Difficulty(0.8, 0.5), n, n, margin=0.05, difference=0.05)
+    refused = simulate_pooled_gate(Difficulty(0.8, 0.5), (n, n), margin=0.05, difference=0.05)
     assert (refused.good_passes, refused.bad_fails, refused.good_trials) == (0.0, 0.0, 0.0)
     assert "30 prompts can never show that a loss of 0.05 is absent" in refused.words

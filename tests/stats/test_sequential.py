@@ -102,8 +102,8 @@ def test_what_was_not_measured_withholds_a_pass():
 def test_nothing_missing_leaves_nothing_open():
     n = np.ones(30, dtype=np.int64)
     assert look_at_extremes((2 * n, 3 * n, 3 * n), (n, n, n)) is None
-    worst, best = look_at_extremes((2 * n, 2 * n, 4 * n), (0 * n, n, 2 * n))
-    assert (worst.difference, best.difference) == (-1.0, 0.0)
+    worst, best, n_open = look_at_extremes((2 * n, 2 * n, 4 * n), (0 * n, n, 2 * n))
+    assert (worst.difference, best.difference, n_open) == (-1.0, 0.0, 90)
 
 
 @pytest.mark.parametrize(("n", "margin"), [(50, 0.12), (100, 0.08), (30, 0.18)])

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -98,3 +100,17 @@ def test_identical_agents_are_rarely_told_apart(n, k):
 def test_a_margin_of_2_is_a_slip():
     with pytest.raises(ValueError, match=r"0\.02"):
         judge_difference(compare(1, 1, 10), margin=2)
+
+
+@pytest.mark.parametrize(("n", "margin"), [(200, 0.02), (60, 0.1), (400, 0.05)])
+def test_same_prints_the_interval_that_decided(n, margin):
+    verdict = judge_difference(compare(0, 0, n), margin=margin)
+    assert verdict.code == "same"
+    assert -margin < verdict.interval.low <= verdict.interval.high < margin
+    shown = [float(end) for end in re.findall(r"[+-]\d\.\d+", verdict.words)[-2:]]
+    assert -margin < shown[0] < shown[1] < margin
+
+
+def test_where_nothing_differs_it_is_said():
+    words = judge_difference(compare(0, 0, 20), margin=0.02).words
+    assert words.startswith("not enough data: none of 20 prompts differs; to show that it stays")

@@ -180,3 +180,27 @@ def test_phone_width_needs_no_sideways_scrolling(browser: Any, report: Path) -> 
             assert browser.run("return document.documentElement.scrollWidth") <= 390, page
     finally:
         browser.cdp("Emulation.clearDeviceMetricsOverride")
+
+
+def test_the_page_shows_head_to_head_and_what_a_judge_said(
+    browser: Any, runs: Path, tmp_path: Path
+) -> None:
+    from assay.cli.group import run_command
+
+    judge = tmp_path / "judge.py"
+    judge.write_text(
+        "def grade(id, runs):\n"
+        "    return {'rankings': [{'run': r, 'rank': n, 'score': 1 / n}\n"
+        "        for n, r in enumerate(sorted(runs), 1)], 'reasoning': f'<b>short</b> {id}'}\n"
+    )
+    page = tmp_path / "page.html"
+    files = [str(runs / f"{name}.jsonl") for name in ("before", "after")]
+    words = ["report", *files, "-s", "custom", "-g", str(judge), "-q", "-o", str(page)]
+    assert run_command(words) == 0
+    browser.draw(f"file://{page}")
+    browser.see(".verdict", "judge.py prefers after to before: ")
+    browser.see(".head-to-head", "Strategy custom: the judge ranks the runs.")
+    browser.see(".head-to-head", "before against after")
+    browser.see(".reasons", "What judge.py said (20 of 40 prompts)")
+    browser.see(".reasons li", "after. <b>short</b> ")
+    browser.see(".card", "with tool errors")

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -134,6 +135,38 @@ def vendor_command(
         endpoints=endpoints_of(options, listed, *endpoints),
         **more,
     )
+
+
+class Provider(msgspec.Struct, kw_only=True):
+    """The model provider of the user's own settings, reduced to what an agent with another HOME
+    needs of it: endpoint, model and the names of keys."""
+
+    settings: dict[str, Any] = {}
+    """In the vendor's own terms; no value of a key is in them."""
+    env: dict[str, str] = {}
+    """Variables that the settings name or define; keys have names that make them secrets."""
+    pass_env: tuple[str, ...] = ()
+    """Our variables that the settings refer to."""
+    endpoints: tuple[str, ...] = ()
+    model: str | None = None
+
+
+def read_settings(path: Path) -> str:
+    """Return the text of a settings file of the user; empty if there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def users_home() -> Path:
+    """Return the user's HOME, also where there is none."""
+    return Path(os.environ.get("HOME") or "/nonexistent")
+
+
+def picked(settings: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return some of the settings, if they are an object at all."""
+    return {n: settings[n] for n in names if n in settings} if isinstance(settings, dict) else {}
 
 
 def login_file(ask: Ask, variable: str, folder: str, name: str) -> dict[str, str]:

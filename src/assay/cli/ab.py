@@ -22,7 +22,14 @@ from assay.cli.options import (
     text_agent_options,
     with_options,
 )
-from assay.cli.parameters import Number, OutFolder, help_option, margin_option, seed_option
+from assay.cli.parameters import (
+    Number,
+    OutFolder,
+    help_option,
+    margin_option,
+    seed_option,
+    share_home_option,
+)
 from assay.pipeline.experiment import (
     TREATMENTS,
     ExperimentRequest,
@@ -121,6 +128,19 @@ _OF_EXPERIMENT = {
     "--fresh", is_flag=True, help="Do not reuse trials of earlier runs of the same set-up."
 )
 @click.option(
+    "--confirm",
+    is_flag=True,
+    help="Run all arms anew to confirm a promising verdict, on the prompts that the experiment "
+    "holds back for this (holdout, confirm-prompts) if there are some.",
+)
+@click.option(
+    "--reuse",
+    type=click.Choice(["all", "check", "none"]),
+    default="check",
+    help="What to do with trials of earlier runs of the same set-up: use them (all), use them if a "
+    "few of them, run again, agree (check), or run all anew (none). Default: check.",
+)
+@click.option(
     "--yes",
     is_flag=True,
     help="Run until the budget is spent if the estimate exceeds it. Default: ask on a terminal, "
@@ -146,6 +166,7 @@ _OF_EXPERIMENT = {
 )
 @margin_option
 @seed_option
+@share_home_option
 @with_options(leave_out(run_options, *_IN_PLACE), executor_options)
 @help_option
 @click.pass_context
@@ -182,6 +203,9 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
             rate_per_s=values["rate"],
             executor=executor_ref(values["executor"], values["address"]),
             fresh=values["fresh"],
+            reuse=values["reuse"],
+            confirm=values["confirm"],
+            keep_workspaces=values["keep_workspaces"] or "",
         ),
         file=file,
         digest=digest,

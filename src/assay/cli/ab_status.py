@@ -13,8 +13,9 @@ from assay.cli.help import examples
 from assay.cli.output import echo_folded
 from assay.cli.parameters import OutFolder, help_option
 from assay.errors import InputError
-from assay.pipeline.experiment import NOT_JUDGED, STALE, experiment_status
+from assay.pipeline.experiment_status import NOT_JUDGED, STALE, experiment_status
 from assay.records.text import visible_line
+from assay.report.experiment import edit_lines
 
 
 @click.command(
@@ -61,6 +62,9 @@ def status(names: tuple[str, ...], root: Path, *, check: bool, as_json: bool) ->
             if number:
                 click.echo()
             echo_folded(visible_line(f"{one.name}: {one.status}: {one.words}"))
+            for arm, looks in one.edits.items():
+                for line in edit_lines(arm, looks) if len(looks) > 1 else ():
+                    click.echo(visible_line(line))
         if not found:
             click.echo(f"There are no experiments in {root}.")
     codes = {one.code for one in found} or {NOT_JUDGED}

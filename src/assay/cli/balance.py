@@ -6,14 +6,14 @@ import click
 import msgspec
 
 from assay.cli.help import examples
-from assay.cli.output import refuse_empty_stdin, refuse_same_file, whole_output
+from assay.cli.output import derived_output, refuse_empty_stdin, refuse_same_file
 from assay.cli.parameters import (
     Number,
     debug_option,
     help_option,
     input_argument,
     output_option,
-    overwrite_option,
+    replace_option,
 )
 from assay.pipeline.prompts import analyse, category_of
 from assay.records.rows import open_rows
@@ -45,7 +45,7 @@ from assay.report.summary import balance_lines
     metavar="PERCENT",
     help="Report a category that has less than this percentage of an even share. Default: 50.",
 )
-@overwrite_option
+@replace_option
 @click.option("-q", "--quiet", is_flag=True, help="Do not print the chart.")
 @debug_option
 @help_option
@@ -72,5 +72,5 @@ def command(
     if not quiet:
         for line in balance_lines(found, key):
             click.echo(line, err=True)
-    with whole_output(output, overwrite=overwrite) as out:
+    with derived_output(output, overwrite=overwrite) as out:
         out.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")

@@ -11,7 +11,9 @@ from assay.cli.help import examples
 from assay.cli.output import refuse_same_file
 from assay.cli.parameters import Number, debug_option, help_option, quiet_option
 from assay.cli.runs import name_runs, pipes_as_files
+from assay.compare.anchors import anchors_of, set_anchor
 from assay.compare.baseline import Addition, Description, add_build, describe_baseline, prune_builds
+from assay.errors import NotJudged
 from assay.records.text import counted_noun, visible_line
 
 _FILE = click.Path(path_type=Path)
@@ -106,6 +108,7 @@ def _added_lines(added: Addition, baseline: Path) -> list[str]:
 )
 @_baseline
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@click.option("--check", is_flag=True, help="End with exit code 4 if the builds drift.")
 @debug_option
 @help_option
 def show(baseline: Path, **given: Any) -> None:
@@ -113,9 +116,13 @@ def show(baseline: Path, **given: Any) -> None:
     about = describe_baseline(baseline)
     if given["as_json"]:
         click.echo(msgspec.json.format(msgspec.json.encode(about), indent=2).decode())
-        return
-    for line in _shown_lines(about):
-        click.echo(visible_line(line))
+    else:
+        for line in _shown_lines(about):
+            click.echo(visible_line(line))
+        for one, path in anchors_of(baseline):
+            click.echo(visible_line(f"anchor {one.name}, set {one.date}: {path}"))
+    if given["check"] and about.problem:
+        raise NotJudged(visible_line(f"{baseline}: {about.problem}"))
 
 
 def _shown_lines(about: Description) -> list[str]:
@@ -131,6 +138,38 @@ def _shown_lines(about: Description) -> list[str]:
         lines.append(f"  {build.date}  {visible_line(build.label):{width}}  {trials}  {rate}")
     few = f"trials per prompt: {about.fewest_trials} to {about.most_trials}"
     return [*lines, few, about.drift_words]
+
+
+@command.command(
+    "anchor",
+    short_help="Keep a baseline under a name, as a second thing to compare with.",
+    epilog=examples(
+        "assay baseline anchor v1.4 --of baseline.jsonl",
+        "assay baseline anchor v1.4 --of baseline.jsonl --replace",
+    ),
+)
+@click.argument("name")
+@click.option(
+    "--of",
+    "baseline",
+    type=_FILE,
+    default=Path("baseline.jsonl"),
+    metavar="BASELINE",
+    help="The baseline to keep. Default: baseline.jsonl.",
+)
+@click.option("--replace", is_flag=True, help="Set an anchor of this name again.")
+@quiet_option
+@debug_option
+@help_option
+def anchor(name: str, baseline: Path, **given: Any) -> None:
+    """Keep a baseline as it is now as the anchor NAME, such as a release.
+
+    Later builds do not move it: `assay trials --until decided --anchor` stops losses that are each
+    too small for the gate and add up.
+    """
+    path = set_anchor(baseline, name, replace=given["replace"])
+    if not given["quiet"]:
+        click.echo(visible_line(f"{path} is the anchor {name} of {baseline}"), err=True)
 
 
 @command.command(

@@ -113,9 +113,8 @@ class RunDisplay(Progress):
 
     def judged(self, result: Trial) -> None:
         """Count what graders say of a trial that finished in an earlier run."""
-        broken = result.grader_failures or {}
-        self.tally.n_grader_failures += bool(broken)
-        self.doubts.add(result.grades or {}, broken)
+        self.note_broken(result)
+        self.doubts.add(result.grades or {}, result.grader_failures or {})
 
     def begin(self, missing: list[TrialSpec], n_planned: int) -> None:
         """Print what will run."""
@@ -161,7 +160,8 @@ class RunDisplay(Progress):
                 "Continue with --resume; the limit then applies to the new trials only.",
                 err=True,
             )
-        _say_ungraded(tally.n_grader_failures)
+        first = "" if self.doubts.names_failure else tally.first_grader_failure
+        _say_ungraded(tally.n_grader_failures, first)
         if nothing := self.nothing_measured():
             click.echo(nothing, err=True)
         if (why := self.all_failed()) and not options.as_json:
@@ -197,11 +197,12 @@ class RunDisplay(Progress):
         return f"Next: assay grade {name} -g {'contains' if has_hints else 'GRADER'} -o {to}"
 
 
-def _say_ungraded(n: int) -> None:
+def _say_ungraded(n: int, first: str) -> None:
     if n:
         were = f"{counted_noun(n, 'trial')} {'was' if n == 1 else 'were'}"
         why = "because a grader failed (see graderFailures in the rows)"
-        click.echo(f"{were} not graded {why}", err=True)
+        named = f". The first: {first}" if first else ""
+        click.echo(f"{were} not graded {why}{named}", err=True)
 
 
 class _Shown(Protocol):

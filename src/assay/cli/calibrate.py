@@ -11,7 +11,13 @@ import msgspec
 
 from assay.cli.help import examples
 from assay.cli.options import grader_options, grader_refs, with_options
-from assay.cli.output import refuse_empty_stdin, refuse_same_file, whole_output
+from assay.cli.output import (
+    derived_output,
+    refuse_empty_stdin,
+    refuse_existing,
+    refuse_inputs,
+    whole_output,
+)
 from assay.cli.parameters import (
     DASH,
     InFile,
@@ -35,11 +41,12 @@ from assay.compare.sampling import (
     sheet_lines,
 )
 from assay.errors import InputError
+from assay.pipeline.doubts import first_failure
 from assay.pipeline.grade import grade_all
 from assay.records.reports import LabelReport, SampleReport
 from assay.records.rows import Place, RowFile, open_rows
 from assay.records.spec import PluginRef
-from assay.records.text import counted_noun
+from assay.records.text import counted_noun, visible_line
 from assay.records.trial import Verdict
 from assay.records.trial.files import open_trials
 from assay.report.calibration import label_markdown, sample_markdown
@@ -53,6 +60,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     graders: tuple[str, ...]
     grader_timeout: float
     labels: Path | None
+    save: Path | None
     export: Path | None
     key: str
     concurrency: int
@@ -83,6 +91,13 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "--seed", type=int, default=0, metavar="N", help="Random seed for drawing rows. Default: 0."
 )
 @with_options(grader_options)
+@click.option(
+    "--save",
+    type=OutFile(),
+    metavar="FILE",
+    help="Keep the errors of the grader in this file, with --labels, for assay "
+    "compare, trials and report (--judge FILE), which correct for them. Default: keep nothing.",
+)
 @click.option(
     "--labels",
     type=InFile(stdin=DASH),
@@ -119,12 +134,18 @@ def command(**given: Any) -> None:
     sheet and reports how well the grader agrees with them.
     """
     options = _Options(**given)
+    if options.save is not None and options.labels is None:
+        msg = "--save needs --labels: what is kept is how the grader differs from people."
+        raise click.UsageError(msg)
     if options.labels and options.export:
         msg = "--labels and --export cannot be used together: export, label, then compare."
         raise click.UsageError(msg)
     for target in (options.output, options.export):
-        refuse_same_file(options.results, target)
-        refuse_same_file(options.labels, target)
+        refuse_inputs(target, options.results, options.labels, *options.graders)
+    # People fill in the sheet, and graders may cost money: refused before anything is asked.
+    refuse_existing(options.export, overwrite=options.overwrite)
+    if options.graders:
+        refuse_existing(options.output, overwrite=options.overwrite)
     with open_trials(options.results) as rows:
         refuse_empty_stdin(rows, options.results, "calibrate reads what `assay grade` wrote")
         if options.export:
@@ -165,10 +186,13 @@ def _sample(rows: RowFile, options: _Options) -> None:
     _note(
         options, f"{len(samples)} of {counted_noun(drawn.n_rows, 'failure')}, seed {options.seed}"
     )
-    n_broken = sum(bool(sample.grader_failure) for sample in samples)
-    if n_broken:
-        were = f"{counted_noun(n_broken, 'sample')} {'was' if n_broken == 1 else 'were'}"
-        click.echo(f"{were} not graded again because the grader failed", err=True)
+    broken = {one.id: one.grader_failure for one in samples if one.grader_failure}
+    if broken:
+        were = f"{counted_noun(len(broken), 'sample')} {'was' if len(broken) == 1 else 'were'}"
+        first = visible_line(first_failure(broken))
+        click.echo(
+            f"{were} not graded again because the grader failed. The first: {first}", err=True
+        )
         raise click.exceptions.Exit(1)
 
 
@@ -215,14 +239,17 @@ def _compare(rows: RowFile, options: _Options) -> None:
     with open_rows(None if options.labels == DASH else options.labels) as sheet:
         graders = grader_refs(options.graders, options.grader_timeout)
         grade_again = partial(_verdicts, graders, options.concurrency) if graders else None
-        report = compare_with_labels(rows, sheet, grade_again)
+        report = compare_with_labels(rows, sheet, grade_again, options.save)
     _write(report, label_markdown, options)
     for warning in report.warnings:
         _note(options, f"note: {warning}")
     if report.grader_failures:
-        n_broken = len(report.grader_failures)
+        first = visible_line(first_failure(report.grader_failures))
+        rows_were = counted_noun(len(report.grader_failures), "labelled row")
+        verb = "was" if len(report.grader_failures) == 1 else "were"
         click.echo(
-            f"{n_broken} labelled rows were not compared because the grader failed", err=True
+            f"{rows_were} {verb} not compared because the grader failed. The first: {first}",
+            err=True,
         )
         raise click.exceptions.Exit(1)
 
@@ -235,7 +262,7 @@ def _write[R: SampleReport | LabelReport](
     else:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         text = to_markdown(report, now).encode()
-    with whole_output(options.output, overwrite=options.overwrite) as out:
+    with derived_output(options.output, overwrite=options.overwrite) as out:
         out.write(text)
 
 

@@ -1,7 +1,6 @@
 """assay compare: is one run better than another, and how sure is that?"""
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,23 +13,31 @@ import msgspec
 
 from assay.cli.help import COLOUR, examples, variables
 from assay.cli.output import (
+    derived_output,
     open_stdout,
-    refuse_existing,
-    refuse_same_file,
-    whole_output,
+    refuse_inputs,
+    refuse_measured,
 )
 from assay.cli.parameters import (
+    calibration_option,
     category_option,
     debug_option,
     help_option,
     labelled_option,
     margin_option,
     output_option,
-    overwrite_option,
     progress_option,
+    replace_option,
     seed_option,
 )
 from assay.cli.runs import name_runs, pipes_as_files
+from assay.cli.strategy import (
+    VARIABLES,
+    Strategy,
+    chosen_strategy,
+    judge_option,
+    strategy_option,
+)
 from assay.cli.tables import draw_table, terminal
 from assay.compare.names import Named
 from assay.errors import InputError
@@ -38,36 +45,31 @@ from assay.report.comparison import (
     advice_lines,
     flip_lines,
     gate_lines,
+    headlines,
     health_lines,
     markdown,
     outcome_words,
     tables,
-    verdict_lines,
     write_json,
 )
+from assay.report.page import markdown_page
 
 if TYPE_CHECKING:
     from assay.compare.pairs import Pair
-    from assay.compare.report import Comparison, Judge
+    from assay.compare.report import Comparison
     from assay.records.trial.files import Kind
     from assay.stats.verdict import GateName
 
 
-WEIGHTS = (
-    "COMPARE_QUALITY",
-    "COMPARE_LATENCY",
-    "COMPARE_RELIABILITY",
-    "COMPARE_CAPABILITY",
-    "COMPARE_CONSISTENCY",
-)
-ITERATIONS = "COMPARE_BOOTSTRAP_ITERATIONS"
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
+_WIDTH = 80
+"""Of tables in a file or a pipe."""
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...]
     labelled: tuple[str, ...]
     strategy: str
+    judge: Path | None
     grader: str | None
     output: Path | None
     overwrite: bool
@@ -86,16 +88,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command(
     short_help="Compare runs, with confidence intervals and tests.",
-    epilog=variables(
-        "COMPARE_QUALITY, COMPARE_LATENCY, COMPARE_RELIABILITY",
-        "Weights of --strategy weighted for captures. Default: 0.5, 0.3, 0.2.",
-        "COMPARE_CAPABILITY, COMPARE_RELIABILITY, COMPARE_CONSISTENCY",
-        "Weights of --strategy weighted for trials. Default: 0.4, 0.4, 0.2.",
-        ITERATIONS,
-        "Resamples of each bootstrap interval, 100 to 1000000.",
-        "Default: 5000, or 1000 for the ranking of three and more runs.",
-        *COLOUR,
-    )
+    epilog=variables(*VARIABLES, *COLOUR)
     + examples(
         "assay compare before.jsonl after.jsonl",
         "assay compare before.jsonl after.jsonl -o comparison.md",
@@ -104,23 +97,16 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.argument("files", nargs=-1)
 @labelled_option
-@click.option(
-    "-s",
-    "--strategy",
-    type=click.Choice(["weighted", "statistical", "custom"]),
-    default="weighted",
-    help="How the winner of each prompt is decided. Default: weighted.",
-)
-@click.option(
-    "-g", "--grader", metavar="FILE", help="Grader file that ranks the runs, for --strategy custom."
-)
+@strategy_option
+@judge_option
+@calibration_option
 @output_option
-@overwrite_option
+@replace_option
 @click.option(
     "-f",
     "--format",
     "style",
-    type=click.Choice(["json", "markdown", "table"]),
+    type=click.Choice(["json", "markdown", "html", "table"]),
     help="Output format. Default: by the extension of the output file, otherwise a table on a "
     "terminal and json elsewhere.",
 )
@@ -170,47 +156,19 @@ def command(**given: Any) -> None:
     if len(named) < 2:
         msg = "Give at least two runs to compare."
         raise click.UsageError(msg)
-    if options.strategy == "custom" and not options.grader:
-        msg = "--strategy custom needs --grader FILE."
-        raise click.UsageError(msg)
+    strategy = chosen_strategy(options.strategy, options.grader)
     if options.sequential and (options.fail_on != "regression" or options.margin == 0.0):
         msg = "--sequential needs --fail-on regression and a --margin above 0."
         raise click.UsageError(msg)
-    for _, path in named:
-        refuse_same_file(path, options.output)
-    refuse_existing(options.output, overwrite=options.overwrite)
+    refuse_inputs(options.output, options.grader, *(path for _, path in named))
+    refuse_measured(options.output, overwrite=options.overwrite)
     with pipes_as_files(named) as files:
-        code = _compare(files, options)
+        code = _compare(files, strategy, options)
     if code:
         raise click.exceptions.Exit(code)
 
 
-def _weights() -> dict[str, float]:
-    """Read the weights from the environment: those of both kinds of run, used or not."""
-    weights = {}
-    for name in WEIGHTS:
-        value = os.environ.get(name, "")
-        # float() also takes 1_000, other alphabets' digits, nan and inf.
-        if value and not _NUMBER.fullmatch(value):
-            msg = f"{name}={value!r} is not a weight, which is a number of at least 0."
-            raise click.UsageError(msg)
-        if value.startswith("-"):  # as in the reference harness
-            click.echo(f"note: {name}={value} is negative; its default is used", err=True)
-        elif value:
-            weights[name] = float(value)
-    return weights
-
-
-def _iterations() -> int | None:
-    value = os.environ.get(ITERATIONS, "")
-    if value and not (value.isascii() and value.isdigit() and 100 <= int(value) <= 1_000_000):
-        msg = f"{ITERATIONS}={value!r} is not a whole number from 100 to 1000000."
-        raise click.UsageError(msg)
-    return int(value) if value else None
-
-
-def _compare(named: Named, options: _Options) -> int:
-    weights, n_resamples = _weights(), _iterations()  # refused before the files are read
+def _compare(named: Named, strategy: Strategy, options: _Options) -> int:
     with _one_thread():  # numpy is imported here, with all that needs it
         from assay.compare.report import CompareOptions, compare, load_runs
 
@@ -220,13 +178,11 @@ def _compare(named: Named, options: _Options) -> int:
 
     runs = load_runs(named, options.input_format, options.category_key, announce, options.cluster)
     chosen = CompareOptions(
-        strategy=options.strategy,
+        **strategy.options,
         margin=options.margin,
         seed=options.seed,
-        weights=weights,
-        n_resamples=n_resamples,
-        judge=_judge(options.grader) if options.strategy == "custom" and options.grader else None,
         growing=options.sequential,
+        calibration=options.judge,
     )
     comparison = compare(runs, chosen)
     for warning in comparison.warnings:
@@ -260,14 +216,6 @@ def _one_thread() -> Iterator[None]:
             del os.environ[name]
 
 
-def _judge(grader: str) -> "Judge":
-    """Build the user's strategy; only this imports what starts programs."""
-    from assay.compare.custom import custom_judge
-    from assay.pipeline.stages import AskingHost
-
-    return custom_judge(grader, AskingHost())
-
-
 def _write(comparison: "Comparison", options: _Options) -> None:
     output = options.output
     style = options.style or _usual_style(output)
@@ -279,7 +227,7 @@ def _write(comparison: "Comparison", options: _Options) -> None:
                 _put(comparison, style, out.buffer)
                 out.buffer.flush()
         return
-    with whole_output(output, overwrite=options.overwrite) as file:
+    with derived_output(output, overwrite=options.overwrite) as file:
         if style == "table":
             text = TextIOWrapper(file, encoding="utf-8")
             _show(comparison.sections, text)
@@ -288,31 +236,38 @@ def _write(comparison: "Comparison", options: _Options) -> None:
             _put(comparison, style, file)
 
 
+_STYLES = dict.fromkeys((".md", ".markdown"), "markdown") | dict.fromkeys((".html", ".htm"), "html")
+
+
 def _usual_style(output: Path | None) -> str:
     if output is not None:
-        return "markdown" if output.suffix.lower() in (".md", ".markdown") else "json"
+        return _STYLES.get(output.suffix.lower(), "json")
     return "table" if sys.stdout is not None and sys.stdout.isatty() else "json"
 
 
 def _put(comparison: "Comparison", style: str, file: BinaryIO) -> None:
     if style == "markdown":
         file.write(markdown(comparison.sections).encode())
+    elif style == "html":
+        title = " · ".join(comparison.sections["meta"]["runs"])
+        file.write(markdown_page(title, markdown(comparison.sections)).encode())
     else:
         write_json(file, comparison.sections, comparison.rows(), comparison.rows_key)
 
 
 def _show(sections: dict[str, Any], file: TextIO) -> None:
     """Draw tables for a person at a terminal; the verdict comes last, where it stays on screen."""
-    console = terminal(file)
+    console = terminal(file, _WIDTH)
     for line in health_lines(sections):
         console.print(line, style="red" if "UNHEALTHY" in line else "dim", overflow="fold")
     for title, header, rows in tables(sections):
         if rows:
             draw_table(console, title, header, rows)
-    for line in (*flip_lines(sections), *advice_lines(sections)):
+    intervals = sections["meta"]["intervals"]
+    for line in (*flip_lines(sections), *advice_lines(sections), intervals):
         console.print(line, style="dim", overflow="fold")
     colours = {"better": "green", "worse": "red", "same": "cyan", "not-worse": "cyan"}
-    for code, text in verdict_lines(sections):
+    for code, text in reversed([*headlines(sections)]):
         console.print(text, style=f"bold {colours.get(code, 'yellow')}", overflow="fold")
 
 

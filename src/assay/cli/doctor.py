@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,9 +22,10 @@ from assay.pipeline.prompts import Setting, make_specs
 from assay.pipeline.stages import capture_attempt
 from assay.records.raw_streams import folder_names
 from assay.records.spec import Limits, Prompt, Surroundings
-from assay.records.text import visible
+from assay.records.text import shown_size, visible
 from assay.records.trial import Trial
 from assay.run import container, quota, sandbox
+from assay.run.cleaning import leftovers
 
 _QUESTION = "Reply with the single word ready."
 
@@ -62,7 +64,7 @@ class _Options(AgentOptions, frozen=True, kw_only=True):
 @help_option
 def command(agents: tuple[str, ...], **given: Any) -> None:
     """Check AGENTS (names or schema files). Without any, check which known agents are installed,
-    and whether agents can be confined on this machine.
+    whether agents can be confined on this machine, and what earlier runs have left on disk.
 
     Each agent is started and asked one short question, which may cost a little.
     """
@@ -106,7 +108,19 @@ def _check_machine() -> list[dict[str, Any]]:
         "--container": container.describe_engines,
         "--memory and --cpus": partial(quota.describe_quota, limits),
     }
-    return [_checked(name, check) for name, check in checks.items()]
+    return [*(_checked(name, check) for name, check in checks.items()), _check_disk()]
+
+
+def _check_disk() -> dict[str, Any]:
+    """Say what earlier runs have left on disk."""
+    n_found: Counter[str] = Counter()
+    n_bytes = 0
+    for one in leftovers():
+        n_found[one.kind] += 1
+        n_bytes += one.n_bytes
+    words = ", ".join(f"{kind}: {n}" for kind, n in n_found.items())
+    shown = f"{words} ({shown_size(n_bytes)})" if words else "nothing is left of earlier runs"
+    return _row("disk", ok=True, words=shown, advice=["assay clean removes them"] if words else [])
 
 
 def _checked(name: str, check: Callable[[], str]) -> dict[str, Any]:

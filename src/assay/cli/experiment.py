@@ -71,8 +71,10 @@ class _Command(Conductor):
         for arm in self._run.arms:
             if warning := without_prompt(arm.planned.request.agent):
                 click.echo(warning, err=True)
+        for text in self.warnings:
+            click.echo(f"Warning: {text}", err=True)
         findings = self.execute()
-        return 0 if findings is None or findings.proof.valid else _INVALID
+        return 0 if findings is None or findings.valid else _INVALID
 
     def say(self, text: str) -> None:
         if self._shown.prints_notes:
@@ -119,9 +121,14 @@ class _Command(Conductor):
         if not self._shown.prints_notes:
             for reason in () if proof.valid else proof.reasons:
                 echo_folded(visible_line(f"INVALID: {reason}"), err=True)
+            for name, words in findings.unhealthy.items():
+                echo_folded(visible_line(f"{name}: {words}"), err=True)
             return
         for source, n in sorted(self._run.n_reused.items()):
             click.echo(f"{counted_noun(n, 'trial')} reused from {source}")
+        if self._run.not_covered:
+            unknown = "; ".join(self._run.not_covered)
+            echo_folded(visible_line(f"not covered, so that reused trials may be stale: {unknown}"))
         for line in proof.words:
             echo_folded(visible_line(line))
         if proof.valid:
@@ -143,9 +150,11 @@ class _Command(Conductor):
         for words in (*findings.sentences, *self._run.failures()):
             echo_folded(visible_line(words))
         echo_folded(f"Report: {self.folder / REPORT}")
-        echo_folded(visible_line(look_first(findings.pairs, findings.proof.reasons)))
+        reasons = [*findings.proof.reasons, *findings.unhealthy.values()]
+        echo_folded(visible_line(look_first(findings.pairs, reasons)))
         decisions, spent = findings.decisions.values(), findings.spent
         undecided = not decisions or not all(one.is_decided for one in decisions)
+        undecided = undecided and not findings.unhealthy
         if spent.n_trials < spent.n_planned and undecided:
             self.say("The same command with a higher budget runs the rest.")
 

@@ -10,15 +10,16 @@ import click
 import msgspec
 
 from assay.cli.help import examples
-from assay.cli.output import note_unmasked, refuse_existing, refuse_same_file, whole_output
+from assay.cli.output import derived_output, note_unmasked, refuse_measured, refuse_same_file
 from assay.cli.parameters import (
     InFile,
     Number,
     debug_option,
+    filter_option,
     help_option,
     output_option,
-    overwrite_option,
     quiet_option,
+    replace_option,
 )
 from assay.errors import InputError
 from assay.export.messages import Thoughts
@@ -58,7 +59,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("kind", type=click.Choice(_FORMATS), metavar="sft|dpo|kto|sharegpt|atif|table")
 @click.argument("files", nargs=-1, type=InFile())
 @output_option
-@overwrite_option
+@replace_option
 @click.option(
     "--only",
     type=click.Choice(["passed", "failed", "graded"]),
@@ -70,14 +71,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     metavar="SCORE",
     help="Take only trials with at least this score, from 0 to 1. Default: any.",
 )
-@click.option(
-    "--filter",
-    "filters",
-    multiple=True,
-    metavar="ID|KEY=VALUE",
-    help="Take only matching prompts, by id or metadata; * matches any text. "
-    "May be repeated: all must match.",
-)
+@filter_option("Take only matching prompts, by id or metadata")
 @click.option(
     "--thoughts",
     type=click.Choice(["drop", "field", "tags"]),
@@ -113,7 +107,7 @@ def command(**given: Any) -> None:
     suffix = _suffix(options)
     for path in options.files:
         refuse_same_file(path, options.output)
-    refuse_existing(options.output, overwrite=options.overwrite)
+    refuse_measured(options.output, overwrite=options.overwrite)
     if suffix == ".parquet":
         check_parquet()
     if not options.quiet:
@@ -144,7 +138,7 @@ def _export(options: _Options, suffix: str) -> ExportSummary:
         summary = export.summary
         if options.output is not None:
             summary.output = str(options.output)
-        with whole_output(options.output, overwrite=options.overwrite) as out:
+        with derived_output(options.output, overwrite=options.overwrite) as out:
             if options.kind == "table":
                 write_table(
                     export.write(options.kind, partial(encode_row, suffix=suffix)), out, suffix

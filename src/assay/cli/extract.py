@@ -11,22 +11,21 @@ from assay import plugins
 from assay.adapters.text import TextRows
 from assay.cli.help import PRICES, examples, variables
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
-from assay.cli.output import echo_folded, refuse_inputs, write_row
+from assay.cli.output import echo_folded, refuse_inputs, refuse_measured, write_row
 from assay.cli.parameters import (
     debug_option,
     help_option,
     input_argument,
     kept_raw_option,
     output_option,
-    overwrite_option,
     progress_option,
     quiet_option,
+    replace_option,
 )
 from assay.errors import InputError
 from assay.pipeline.sink import open_sink
 from assay.pipeline.stages import extract_row
 from assay.records.capture import Events
-from assay.records.journal import DERIVED, Mode
 from assay.records.recording import NOT_READ, RawOutput
 from assay.records.rows import decode_row, encode_row, read_lines
 from assay.records.text import counted_noun, visible_line
@@ -57,7 +56,7 @@ class _Options(AgentOptions, frozen=True, kw_only=True):
 @with_options(agent_options)
 @kept_raw_option
 @output_option
-@overwrite_option
+@replace_option
 @progress_option
 @quiet_option
 @debug_option
@@ -70,6 +69,7 @@ def command(**given: Any) -> None:
     """
     options = _Options(**given)
     refuse_inputs(options.output, options.raw, options.schema)
+    refuse_measured(options.output, overwrite=options.overwrite, rows=True)
     source = options.raw
     adapter = plugins.adapter(agent_ref(options)) if options.schema else None
     rows = _rows(source)
@@ -78,8 +78,7 @@ def command(**given: Any) -> None:
     base = source.parent if source else Path.cwd()
     events = Events()
     n_rows, n_unread = 0, 0
-    mode: Mode = "overwrite" if options.overwrite else "new"
-    with open_sink(options.output, mode, DERIVED, guarded=False, write=write_row) as sink:
+    with open_sink(options.output, "replace", guarded=False, write=write_row) as sink:
         for row, extra in rows:
             reader = adapter or TextRows(row.agent or "text")
             captured = extract_row(row, reader, base, options.raw_dir)

@@ -39,6 +39,7 @@ from assay.cli.parameters import (
     progress_option,
     quiet_option,
 )
+from assay.cli.tally import NO_INTERVAL
 from assay.errors import InputError
 from assay.pipeline.doubts import Doubts, first_failure
 from assay.pipeline.grade import GradeProgress, GradeRequest, execute, plan
@@ -263,8 +264,11 @@ class _Tally:
         """The pass rate with its interval, and what to do next."""
         if not self.n_graded or self.n_before:
             return ""
-        rate, ends = stats.rates.rate_interval(self._passes, self._measured)
-        words = "" if ends is None else f" (95% interval {ends.low:.0%} to {ends.high:.0%})"
+        try:
+            rate, ends = stats.rates.rate_interval(self._passes, self._measured)
+            words = "" if ends is None else f" (95% interval {ends.low:.0%} to {ends.high:.0%})"
+        except ImportError:
+            rate, words = sum(self._passes) / sum(self._measured), f" (interval {NO_INTERVAL})"
         name = visible_line(shlex.quote(str(output)))
         following = f" Next: assay view {name}" if output.is_file() else ""
         return f"Pass rate {rate:.0%}{words}.{following}"

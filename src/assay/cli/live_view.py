@@ -40,6 +40,10 @@ class LiveView:
     def stop(self) -> None:
         self._live.stop()
 
+    def say(self, text: str) -> None:
+        """Print a line above what is shown."""
+        self._console.print(Text(text), overflow="fold")
+
     def render(self) -> Group:
         tally = self._tally
         head = Table.grid(padding=(0, 1))

@@ -23,6 +23,7 @@ from assay.cli.parameters import (
     env_option,
     filter_option,
     isolate_option,
+    keep_workspaces_option,
     memory_option,
     model_option,
     output_option,
@@ -56,12 +57,15 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     agent_args: Sequence[str] = ()
     mcp: Path | None = None
     max_turns: int | None = None
+    strict: bool = False
 
 
 class ArmOptions(AgentOptions, frozen=True, kw_only=True):
     """What an arm of an experiment is told; every other run has one arm."""
 
     workspace_template: Path | None
+    share_home: bool = False
+    """Of experiments only: other runs use the user's HOME unless they are isolated."""
     isolate: bool
     sandbox: Literal["network", "no-network"] | None
     container: str | None
@@ -86,6 +90,8 @@ class ArmOptions(AgentOptions, frozen=True, kw_only=True):
             agent_args=list(self.agent_args),
             env=list(self.env_names),
             max_turns=self.max_turns,
+            strict=self.strict or None,
+            share_home=self.share_home or None,
             isolate=self.isolate or None,
             sandbox=self.sandbox,
             container=self.container,
@@ -109,8 +115,9 @@ class BatchOptions(ArmOptions, frozen=True, kw_only=True):
     raw_dir: Path | None
     cwd: Path | None
     concurrency: int
-    retries: int
+    retries: int | None
     workspace_dir: Path | None
+    keep_workspaces: str | None
     filters: Sequence[str]
     limit: int | None
     max_cost: float | None
@@ -175,6 +182,11 @@ agent_options: list[Decorator] = [
         type=click.IntRange(min=1),
         metavar="N",
         help="Allow the agent at most N model calls. Default: the agent's own limit.",
+    ),
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="Refuse a schema file with unknown keys. By default, they are ignored with a warning.",
     ),
 ]
 text_agent_options: list[Decorator] = [
@@ -316,6 +328,7 @@ run_options: list[Decorator] = [
         help="Run each trial in a folder of its own inside this one. By default, all trials run "
         "in --cwd; with --workspace-template or --isolate, in folders in your cache folder.",
     ),
+    keep_workspaces_option,
     click.option(
         "--workspace-template",
         type=click.Path(path_type=Path, exists=True, file_okay=False),
@@ -412,13 +425,17 @@ def agent_ref(options: AgentOptions) -> PluginRef:
 
 def with_agent_options(agent: str | PluginRef, options: AgentOptions) -> PluginRef:
     mcp = options.mcp
-    return agents.agent_ref(
+    ref = agents.agent_ref(
         agent,
         model=options.model,
         args=options.agent_args,
         mcp=agents.read_mcp(mcp, sys.stdin.buffer.read()) if mcp == DASH else mcp,
         max_turns=options.max_turns,
+        strict=options.strict,
     )
+    for text in plugins.adapter(ref).warnings:
+        click.echo(f"Warning: {text}", err=True)
+    return ref
 
 
 def ways_given(options: AgentOptions) -> list[tuple[str, str]]:
@@ -446,12 +463,13 @@ def run_request(options: BatchOptions, agent: PluginRef, prompts: PluginRef) -> 
         limit=options.limit,
         jobs=options.concurrency,
         memory_bytes=options.memory,
-        retries=options.retries,
+        retries=options.retries or 0,
         rate_per_s=options.rate,
         max_cost=options.max_cost,
         executor=executor_ref(options.executor, options.address),
         cwd=options.cwd,
         workspace_dir=options.workspace_dir,
+        keep_workspaces=options.keep_workspaces or "",
         output=options.output,
         mode=output_mode(options.output, resume, options.append, options.overwrite),
         raw_dir=options.raw_dir,

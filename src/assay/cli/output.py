@@ -20,6 +20,7 @@ import click
 from assay.cli.parameters import DASH
 from assay.errors import InputError, OutputError
 from assay.records.files import copy_stream, replaced_file, temporary_file
+from assay.records.journal import measured_kind, raw_folder
 from assay.records.rows import RowFile
 from assay.records.text import visible
 
@@ -72,6 +73,28 @@ def refuse_existing(path: Path | None, *, overwrite: bool) -> None:
     if path and not overwrite and path.is_file() and path.stat().st_size > 0:
         msg = f"{path} already exists"
         raise OutputError(msg, hint="use --overwrite to replace it")
+
+
+def refuse_measured(path: Path | None, *, overwrite: bool, rows: bool = False) -> None:
+    """Refuse to replace what an agent did: whatever can be made again is simply written again.
+
+    What writes rows of its own (rows) replaces such rows, but not those that have raw streams.
+    """
+    if not path or overwrite or not path.is_file():
+        return
+    kind = measured_kind(path)
+    if kind == "run" or (kind and (not rows or raw_folder(path).is_dir())):
+        msg = f"{path} holds trials of an agent"
+        raise OutputError(msg, hint="choose another -o, or use --overwrite to replace them")
+
+
+@contextmanager
+def derived_output(path: Path | None, *, overwrite: bool, rows: bool = False) -> Iterator[BinaryIO]:
+    """Yield a file for what can be made again: it takes the place of an older one, unless that
+    holds trials of an agent."""
+    refuse_measured(path, overwrite=overwrite, rows=rows)
+    with whole_output(path, overwrite=True) as file:
+        yield file
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 
 import click
 
+from assay.records.experiment import RETRIES
+from assay.records.spec import KEEP_ALL, KEEP_FAILED, KEEP_NONE
 from assay.records.text import LEAST_MEMORY, parse_size
 
 type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -175,7 +177,9 @@ def filter_option(text: str) -> Decorator:
         "filters",
         multiple=True,
         metavar="ID|KEY=VALUE",
-        help=f"{text}; * matches any text. May be repeated: all must match. Default: all.",
+        help=f"{text}; * matches any text, a comma separates several values, and !ID and "
+        "KEY!=VALUE leave out what matches. May be repeated: one of those for ids and for each key "
+        "must match, and all for tags. Default: all.",
     )
 
 
@@ -201,6 +205,12 @@ output_option: Decorator = click.option(
 )
 overwrite_option: Decorator = click.option(
     "--overwrite", is_flag=True, help="Replace the output file if it exists."
+)
+replace_option: Decorator = click.option(
+    "--overwrite",
+    is_flag=True,
+    help="Replace the output file even if it holds trials of an agent; anything else is replaced "
+    "anyway.",
 )
 append_option: Decorator = click.option(
     "--append", is_flag=True, help="Add rows to the output file if it exists."
@@ -248,10 +258,9 @@ model_option: Decorator = click.option(
 retries_option: Decorator = click.option(
     "--retries",
     type=click.IntRange(min=0),
-    default=0,
     metavar="N",
     help="Retry trials that failed for reasons other than the agent (provider errors, lost "
-    "workers) up to N times. Default: 0.",
+    f"workers) up to N times. Default: 0, or {RETRIES} in experiments and for gates.",
 )
 rate_option: Decorator = click.option(
     "--rate",
@@ -260,6 +269,13 @@ rate_option: Decorator = click.option(
     help="Start at most N trials a minute of each provider and model; N/s and N/h work too. If "
     "a provider answers 429, no trial of it is started until the pause that it asks for is over. "
     "Default: no limit.",
+)
+calibration_option: Decorator = click.option(
+    "--judge",
+    type=InFile(exists=True),
+    metavar="FILE",
+    help="Correct differences for the errors of the judge that graded, as assay calibrate --save "
+    "kept them. Default: judge.json beside the runs, if it is of the same version of the grader.",
 )
 sandbox_option: Decorator = click.option(
     "--sandbox",
@@ -293,6 +309,19 @@ isolate_option: Decorator = click.option(
     is_flag=True,
     help="Give each trial its own HOME and hide your environment variables, except those the "
     "adapter declares and --env names.",
+)
+share_home_option: Decorator = click.option(
+    "--share-home",
+    is_flag=True,
+    help="Let all trials use your HOME. By default each has one of its own with a copy of the "
+    "agent's login, because what an agent remembers there would pass from trial to trial.",
+)
+keep_workspaces_option: Decorator = click.option(
+    "--keep-workspaces",
+    type=click.Choice([KEEP_FAILED, KEEP_ALL, KEEP_NONE]),
+    help="Which workspaces are left when their trials are graded: those that did not pass, all, or "
+    "none. Default: all of the newest run, and of earlier runs those that did not pass. See also "
+    "assay clean.",
 )
 env_option: Decorator = click.option(
     "--env",

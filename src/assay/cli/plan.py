@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from assay.cli.help import examples
-from assay.cli.output import refuse_existing, refuse_same_file, whole_output
+from assay.cli.output import derived_output, refuse_measured, refuse_same_file
 from assay.cli.parameters import (
     InFile,
     Number,
@@ -16,7 +16,7 @@ from assay.cli.parameters import (
     debug_option,
     help_option,
     output_option,
-    overwrite_option,
+    replace_option,
 )
 from assay.cli.runs import name_runs, pipes_as_files
 from assay.compare.planning import PlanRequest, chances_against, make_plan
@@ -50,10 +50,10 @@ class _Options(PlanRequest, frozen=True, kw_only=True):
 @click.option(
     "-d",
     "--difference",
-    type=Number(0, 1, min_open=True),
+    type=Number(-1, 1),
     default=0.1,
     metavar="RATE",
-    help="Smallest difference in pass rate to detect. Default: 0.1.",
+    help="Smallest difference in pass rate to detect; -0.1 is a loss. Default: 0.1.",
 )
 @click.option(
     "--power",
@@ -119,7 +119,7 @@ class _Options(PlanRequest, frozen=True, kw_only=True):
     help="Margin of the gate. Default: 0.02.",
 )
 @output_option
-@overwrite_option
+@replace_option
 @click.option("--json", "as_json", is_flag=True, help="Write the plan as JSON.")
 @debug_option
 @help_option
@@ -137,7 +137,7 @@ def command(**given: Any) -> None:
     pilots = name_runs(options.pilot, ())
     for _, path in pilots:
         refuse_same_file(path, options.output)
-    refuse_existing(options.output, overwrite=options.overwrite)
+    refuse_measured(options.output, overwrite=options.overwrite)
     with pipes_as_files(pilots) as named:
         runs = [load_run(label, path, detect_kind(path), "category") for label, path in named]
     plan = make_plan(runs, options)
@@ -149,7 +149,7 @@ def command(**given: Any) -> None:
         if gate:
             lines += _gate_lines(gate, options)
         text = "\n".join(lines)
-    with whole_output(options.output, overwrite=options.overwrite) as out:
+    with derived_output(options.output, overwrite=options.overwrite) as out:
         out.write(text.encode() + b"\n")
     _refuse_bad_gate(gate, options)
 
@@ -157,8 +157,9 @@ def command(**given: Any) -> None:
 def _refuse_bad_gate(gate: dict[str, Any] | None, options: _Options) -> None:
     if gate and min(gate["goodPasses"], gate["badStopped"]) < _FEWEST_RIGHT:
         # Against a baseline the gate is to find a loss of the margin itself.
-        inside = options.difference < options.margin or options.against is None
-        inside = inside and options.difference <= options.margin
+        size = abs(options.difference)
+        inside = size < options.margin or options.against is None
+        inside = inside and size <= options.margin
         inside = inside and options.fail_on == "regression"
         remedy = (
             "the difference lies inside the margin, so such a run should pass; give a larger -d"
@@ -172,9 +173,9 @@ def _refuse_bad_gate(gate: dict[str, Any] | None, options: _Options) -> None:
 def _plan_against(path: Path, options: _Options) -> None:
     """Print how often the gate is right if a branch is compared with a pooled baseline."""
     refuse_same_file(path, options.output)
-    refuse_existing(options.output, overwrite=options.overwrite)
+    refuse_measured(options.output, overwrite=options.overwrite)
     run = load_run(path.stem, path, detect_kind(path), "category")
-    refuse_drift(run)
+    run.builds = refuse_drift(run)
     gate = chances_against(run, options)
     text = msgspec.json.format(msgspec.json.encode({"gate": gate}), indent=2).decode()
     if not options.as_json:
@@ -184,7 +185,7 @@ def _plan_against(path: Path, options: _Options) -> None:
             f"with {n_old:.3g} {_trials(round(n_old))} each, and at most {n_fresh} fresh "
             f"{_trials(n_fresh)} of each ({gate['source']}): {gate['words']}."
         )
-    with whole_output(options.output, overwrite=options.overwrite) as out:
+    with derived_output(options.output, overwrite=options.overwrite) as out:
         out.write(text.encode() + b"\n")
     _refuse_bad_gate(gate, options)
 
@@ -204,10 +205,13 @@ def _gate_lines(gate: dict[str, Any], options: _Options) -> Iterator[str]:
 def _good_run(options: _Options) -> str:
     if options.fail_on == "regression":
         return "an unchanged agent"
-    return f"an agent that is better by {options.difference:g}"
+    return f"an agent that is better by {abs(options.difference):g}"
 
 
 def _check_usage(options: _Options) -> None:
+    if options.difference == 0.0:
+        msg = "Invalid value for '-d' / '--difference': 0 needs no prompts; give 0.1 or -0.1."
+        raise click.UsageError(msg)
     if options.against is not None:
         _check_against(options)
         return
@@ -239,7 +243,7 @@ def _check_against(options: _Options) -> None:
 
 def _plan_lines(plan: dict[str, Any]) -> list[str]:
     lines = [
-        f"To see a difference of {plan['difference']:g} in pass rate with power "
+        f"To see a {_kind(plan['difference'])} in pass rate with power "
         f"{plan['power']:g} ({plan['source']}):"
     ]
     for row in plan["rows"]:
@@ -263,6 +267,11 @@ def _plan_lines(plan: dict[str, Any]) -> list[str]:
         )
     lines.append("Repeats of a prompt are not new prompts: they only thin out chance within it.")
     return lines
+
+
+def _kind(difference: float) -> str:
+    what = "difference" if difference > 0.0 else "loss"
+    return f"{what} of {abs(difference):g}"
 
 
 def _trials(n: int) -> str:

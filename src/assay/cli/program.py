@@ -110,7 +110,7 @@ def _names_agent(word: str) -> bool:
     return is_short or word.partition("=")[0] in ("--schema", "--simple", "--shell")
 
 
-_DESCRIBES_AGENT = {"schema", "simple", "shell", "model", "agent_args", "mcp", "max_turns"}
+_DESCRIBES_AGENT = frozenset(AgentOptions.__struct_fields__)
 """Options that say which agent it is: behind a program, which is one itself, they are its own."""
 
 
@@ -136,7 +136,9 @@ def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
     ours = {"assay": program[1:], "headless": program}.get(program[0])
     about: dict[str, Any] = {"command": program}
     if ours is not None and not can_start(program[0]):
-        about["command"] = [sys.executable, "-m", "assay", *ours]
+        in_one_file = sys.argv[0].endswith(".pyz")
+        own = [str(Path(sys.argv[0]).absolute())] if in_one_file else ["-m", "assay"]
+        about["command"] = [sys.executable, *own, *ours]
         about["name"] = shlex.join(["assay", *ours])
     return with_agent_options(PluginRef(name="acp", options=about), options)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from assay.cli.output import note_unmasked
 from assay.cli.tally import Running, Tally, clock_text
-from assay.pipeline.doubts import Doubts, same_text
+from assay.pipeline.doubts import Doubts, first_failure, same_text
 from assay.pipeline.extract import raw_failure
 from assay.pipeline.run import BatchProgress
 from assay.records.capture import AnyStep, Failure, ToolCall, cause_words
@@ -131,6 +131,22 @@ class Progress(BatchProgress):
         """Keep a sentence for the end of the run."""
         self.notes.append(text)
 
+    def note_broken(self, result: Trial) -> None:
+        """Count a trial whose graders failed; say why at once, the first time."""
+        if not result.grader_failures:
+            return
+        self.tally.n_grader_failures += 1
+        if self.tally.first_grader_failure:
+            return
+        failed = visible_line(f"{result.id}: {first_failure(result.grader_failures)}")
+        self.tally.first_grader_failure = failed
+        text = f"A grader failed on {failed}"
+        self._write_event("warning", text=text)
+        if self._live is not None:
+            self._live.say(text)
+        elif self._plain or self._timed:
+            click.echo(text, err=True)
+
     def say(self, text: str) -> None:
         """Print a line if --progress was given."""
         if self._plain:
@@ -144,7 +160,7 @@ class Progress(BatchProgress):
             usage = result.usage or None
             cost = (usage.spent_usd or None) if usage else None
             passed = result.verdict
-            self.tally.n_grader_failures += bool(result.grader_failures)
+            self.note_broken(result)
             if result.grades or result.grader_failures:
                 self.doubts.add(result.grades or {}, result.grader_failures or {})
             self.doubts.add_warnings(result.warnings or ())

@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from assay.cli.help import examples
-from assay.cli.output import refuse_existing, refuse_same_file, whole_output
-from assay.cli.parameters import debug_option, help_option, output_option, overwrite_option
+from assay.cli.output import derived_output, refuse_measured, refuse_same_file
+from assay.cli.parameters import debug_option, help_option, output_option, replace_option
 from assay.cli.runs import name_runs, pipes_as_files
 from assay.errors import UsageError
 from assay.export.query import Database, RowTooLong, use_database
@@ -47,7 +47,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("sql")
 @click.argument("files", nargs=-1)
 @output_option
-@overwrite_option
+@replace_option
 @click.option(
     "-f",
     "--format",
@@ -83,11 +83,11 @@ def command(**given: Any) -> None:
     named = name_runs(options.files, ())
     for _, path in named:
         refuse_same_file(path, options.output)
-    refuse_existing(options.output, overwrite=options.overwrite)
+    refuse_measured(options.output, overwrite=options.overwrite)
     with pipes_as_files(named) as paths:
         for _, path in paths:
             detect_kind(path)  # refuses what is empty, missing or no result file at all
-        with whole_output(options.output, overwrite=options.overwrite) as out:
+        with derived_output(options.output, overwrite=options.overwrite) as out:
             use_database(paths, lambda database: _write(database, options.sql, style, out))
 
 

@@ -8,14 +8,14 @@ import click
 import msgspec
 
 from assay.cli.help import examples
-from assay.cli.output import refuse_same_file, whole_output
+from assay.cli.output import derived_output, refuse_same_file
 from assay.cli.parameters import (
     InFile,
     debug_option,
     help_option,
     kept_raw_option,
     output_option,
-    overwrite_option,
+    replace_option,
 )
 from assay.errors import InputError
 from assay.records.raw_streams import Attempt, KeptStream, is_there, named_streams, place_inside
@@ -78,7 +78,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 )
 @kept_raw_option
 @output_option
-@overwrite_option
+@replace_option
 @debug_option
 @help_option
 def command(**given: Any) -> None:
@@ -96,7 +96,7 @@ def command(**given: Any) -> None:
         raise _no_such_stream(streams, options)
     alone = len(chosen) == 1 and (options.turn is not None or options.stream is not None)
     text = _names(chosen) if options.only_list else _blocks(chosen, headings=not alone)
-    with whole_output(options.output, overwrite=options.overwrite) as out:
+    with derived_output(options.output, overwrite=options.overwrite) as out:
         for block in text:
             out.write(block)
 

@@ -11,21 +11,24 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.help import examples
-from assay.cli.output import refuse_same_file, whole_output
+from assay.cli.help import examples, variables
+from assay.cli.output import derived_output, refuse_inputs, refuse_measured, refuse_same_file
 from assay.cli.parameters import (
     DASH,
     OutFile,
+    calibration_option,
     category_option,
     debug_option,
     help_option,
     labelled_option,
     margin_option,
-    overwrite_option,
     quiet_option,
+    replace_option,
     seed_option,
 )
 from assay.cli.runs import name_runs, pipes_as_files
+from assay.cli.strategy import VARIABLES, chosen_strategy, judge_option, strategy_option
+from assay.compare.decided import kept_for
 from assay.compare.names import Named
 from assay.compare.report import CompareOptions
 from assay.errors import InputError
@@ -50,6 +53,9 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None
     link: str | None
     category_key: str
+    strategy: str
+    judge: Path | None
+    grader: str | None
     margin: float
     seed: int
     sequential: bool
@@ -60,7 +66,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command(
     short_help="Report on runs as one HTML file, Markdown or JUnit.",
-    epilog=examples(
+    epilog=variables(*VARIABLES)
+    + examples(
         "assay report before.jsonl after.jsonl -o report.html",
         "assay report results.jsonl --format markdown",
         "assay report results.jsonl -o junit.xml",
@@ -92,6 +99,9 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     help="Address of the HTML report; the prompts in the Markdown link to it. Default: none.",
 )
 @category_option
+@strategy_option
+@judge_option
+@calibration_option
 @margin_option
 @seed_option
 @click.option(
@@ -101,7 +111,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "of a verdict for complete runs: prompts that a run lacks count as still to come. Default: "
     "runs are complete.",
 )
-@overwrite_option
+@replace_option
 @quiet_option
 @debug_option
 @help_option
@@ -114,6 +124,7 @@ def command(**given: Any) -> None:
     if options.sequential and options.margin == 0.0:
         msg = "--sequential needs a --margin above 0."
         raise click.UsageError(msg)
+    strategy = chosen_strategy(options.strategy, options.grader)
     named = name_runs(options.files, options.labelled)
     suffix = options.output.suffix if options.output is not None else ""
     style = options.style or _STYLES.get(suffix, "html")
@@ -122,12 +133,18 @@ def command(**given: Any) -> None:
         output = Path("report.html")
     with pipes_as_files(named) as files:
         _check_files(files, options.output)
+        refuse_inputs(options.output, options.grader)
+        refuse_measured(output, overwrite=options.overwrite)
         with (
-            whole_output(output, overwrite=options.overwrite) as out,
+            derived_output(output, overwrite=options.overwrite) as out,
             _opened(files, options) as shown,
         ):
             chosen = CompareOptions(
-                margin=options.margin, seed=options.seed, growing=options.sequential
+                **strategy.options,
+                margin=options.margin,
+                seed=options.seed,
+                growing=options.sequential,
+                calibration=options.judge,
             )
             title = options.title or " · ".join(run.label for run in shown)
             if style == "html":
@@ -137,7 +154,10 @@ def command(**given: Any) -> None:
                 worst = worst_regressions(page, shown, MOST_REGRESSIONS)
                 out.write(pull_request_markdown(page, worst, options.title, options.link).encode())
             else:
-                write_junit(out, ((run.label, lines(run.index)) for run in shown))
+                write_junit(
+                    out,
+                    ((run.label, lines(run.index), kept_for(run.index.path)) for run in shown),
+                )
     if output is not None and output != DASH and not options.quiet:
         click.echo(f"{output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)
 

@@ -7,8 +7,8 @@ import click
 import msgspec
 
 from assay.cli.help import examples
-from assay.cli.output import refuse_existing, whole_output
-from assay.cli.parameters import OutFile, help_option, overwrite_option
+from assay.cli.output import derived_output, refuse_measured
+from assay.cli.parameters import OutFile, help_option, replace_option
 from assay.errors import InputError
 from assay.records.catalogue import RECORDS, json_schema
 from assay.records.experiment import Experiment
@@ -35,7 +35,7 @@ RECORDS["Experiment"] = Experiment
     metavar="FILE",
     help="Write to this file, or folder with --split. Default: stdout, which is also -.",
 )
-@overwrite_option
+@replace_option
 @click.option(
     "-j", "--json", "as_json", is_flag=True, help="Export all schemas as one JSON object."
 )
@@ -75,7 +75,7 @@ def command(
         width = max(map(len, kinds))
         lines = [f"  - {each.ljust(width)} {_first_line(kind)}" for each, kind in kinds.items()]
         text = "\n".join(["Available schemas (use --json to export):", *lines, ""])
-    with whole_output(output, overwrite=overwrite) as out:
+    with derived_output(output, overwrite=overwrite) as out:
         out.write(text.encode())
 
 
@@ -91,9 +91,9 @@ def _split(output: Path | None, kinds: dict[str, Any], *, overwrite: bool) -> No
         raise click.UsageError(msg)
     files = {name: output / f"{name}.json" for name in kinds}
     for path in files.values():
-        refuse_existing(path, overwrite=overwrite)
+        refuse_measured(path, overwrite=overwrite)
     for name, path in files.items():
-        with whole_output(path, overwrite=overwrite) as out:
+        with derived_output(path, overwrite=overwrite) as out:
             out.write(_text(json_schema(name, kinds[name])).encode())
     click.echo(f"wrote {len(kinds)} schema files to {output}", err=True)
 

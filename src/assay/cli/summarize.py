@@ -5,13 +5,13 @@ from pathlib import Path
 import click
 
 from assay.cli.help import examples
-from assay.cli.output import refuse_empty_stdin, refuse_same_file, whole_output
+from assay.cli.output import derived_output, refuse_empty_stdin, refuse_same_file
 from assay.cli.parameters import (
     debug_option,
     help_option,
     input_argument,
     output_option,
-    overwrite_option,
+    replace_option,
 )
 from assay.records.trial.files import open_trials
 from assay.report.summary import write_summary, write_summary_markdown
@@ -33,7 +33,7 @@ from assay.report.summary import write_summary, write_summary_markdown
     is_flag=True,
     help="Write Markdown with every step, for people and LLM judges, instead of JSONL.",
 )
-@overwrite_option
+@replace_option
 @debug_option
 @help_option
 def command(
@@ -49,7 +49,7 @@ def command(
     write = write_summary_markdown if markdown else write_summary
     with open_trials(results) as rows:
         refuse_empty_stdin(rows, results, "summarize reads what `assay capture` wrote")
-        with whole_output(output, overwrite=overwrite) as out:
+        with derived_output(output, overwrite=overwrite) as out:
             problems = write(rows, out)
     for line in problems:
         click.echo(f"UNHEALTHY: {line}", err=True)

@@ -15,11 +15,11 @@ _MOST_TURNED = 4
 """So many rows may become columns; with more, a table is easier to read as it is."""
 
 
-def terminal(file: TextIO) -> "Console":
+def terminal(file: TextIO, pipe_width: int = _PIPE_WIDTH) -> "Console":
     """Open a file for tables; in a file or a pipe nobody scrolls, so that lines may be long."""
     from rich.console import Console  # late: most commands print no table
 
-    width = None if file.isatty() else _PIPE_WIDTH
+    width = None if file.isatty() else pipe_width
     return Console(file=unguarded(file), width=width, highlight=False, markup=False)
 
 

@@ -40,6 +40,7 @@ class Tally(msgspec.Struct):
     tokens: int = 0
     cost_usd: float = 0.0
     n_grader_failures: int = 0
+    first_grader_failure: str = ""
     setup_problems: dict[str, int] = field(default_factory=dict)
     """In how many trials the agent lacked what."""
     causes: dict[str, int] = field(default_factory=dict)
@@ -198,13 +199,20 @@ def rate_text(passes: Passes) -> str:
     return f"Pass rate {found[0]} (95% interval {found[1]}), {of}."
 
 
+NO_INTERVAL = "needs numpy"
+"""In place of an interval, in assay.pyz, which has no numpy."""
+
+
 def _rate_and_ends(passes: Passes) -> tuple[str, str] | None:
     """The pass rate and its interval as in reports: trials of a prompt are no prompts."""
     if not passes:
         return None
     # Copied first: a thread that draws may come between.
     n_passed, n_measured = zip(*list(passes.values()), strict=True)
-    rate, interval = stats.rates.rate_interval(n_passed, n_measured)
+    try:
+        rate, interval = stats.rates.rate_interval(n_passed, n_measured)
+    except ImportError:
+        return f"{sum(n_passed) / sum(n_measured):.0%}", NO_INTERVAL
     if rate is None or interval is None:
         return None
     return f"{rate:.0%}", f"{interval.low:.0%} to {interval.high:.0%}"

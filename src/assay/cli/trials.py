@@ -1,5 +1,8 @@
 """assay trials: every prompt several times, for pass@k, or until a gate is decided."""
 
+import os
+import time
+from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +27,19 @@ from assay.cli.output import refuse_inputs
 from assay.cli.parameters import (
     InFile,
     Number,
+    calibration_option,
     help_option,
     repeats_option,
     stdin_option,
 )
 from assay.cli.program import WithProgram, say_program
 from assay.pipeline.run import Batch
+from assay.records.experiment import RETRIES
 
 if TYPE_CHECKING:
     from assay.pipeline.gate import TrialsGate
+
+LATEST = "latest"
 
 
 class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
@@ -40,7 +47,12 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
     until: str | None
     against: Path | None
     margin: float
+    seed: int | None
+    anchor: str | None
+    accept_changes: str | None
+    judge: Path | None
     allocate: Path | None
+    overlap: bool
 
 
 @click.command(
@@ -78,12 +90,43 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
     help="Smallest loss in pass rate that --until decided must find. Default: 0.02.",
 )
 @click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Random seed for the order in which --until decided starts the prompts; it is in the rows "
+    "as orderSeed, and --resume keeps it. Default: the time, so that every run has another order.",
+)
+@click.option(
+    "--anchor",
+    is_flag=False,
+    flag_value=LATEST,
+    metavar="[NAME|FILE]",
+    help="Compare with this anchor of the baseline, too, for --until decided: both gates must "
+    "pass. Without a name: the newest. Default: no anchor.",
+)
+@click.option(
+    "--accept-changes",
+    is_flag=False,
+    flag_value="",
+    metavar="[WHO]",
+    help="Accept prompts and graders that differ from those of --against: the other prompts are "
+    "judged, and WHO is written down, by default GITHUB_ACTOR or the user. Default: judge without "
+    "a tenth of the prompts at most, and otherwise refuse.",
+)
+@calibration_option
+@click.option(
     "--allocate",
     type=InFile(exists=True),
     metavar="FILE",
     help="Run prompts whose results vary in this baseline, or earlier run, more often than those "
     "that always pass or fail, which are run at least once; -k is the mean. Default: run all "
     "prompts equally often.",
+)
+@click.option(
+    "--overlap",
+    is_flag=True,
+    help="With -j, run trials of the same prompt at the same time even if they work in the same "
+    "folder. By default, they run one after another there, beside trials of other prompts.",
 )
 @stdin_option
 @with_options(benchmark_options, run_options, executor_options)
@@ -92,18 +135,30 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
 def command(ctx: click.Context, /, **values: Any) -> None:
     """Run every prompt in the file PROMPTS k times and write one JSON line per prompt.
 
-    Each line holds all trials of its prompt. Trials of the same prompt may run at the same time,
-    and each is saved as soon as it has finished. The agent is given as for assay capture.
+    Each line holds all trials of its prompt. With -j, trials of the same prompt run at the same
+    time if each has a workspace of its own, and each is saved as soon as it has finished. The agent
+    is given as for assay capture.
     """
     options = TrialsOptions(**values)
     _check_usage(options)
+    if options.until and options.retries is None:
+        options = msgspec.structs.replace(options, retries=RETRIES)
     request = msgspec.structs.replace(
-        capture_request(ctx, options), k=options.k, allocate=options.allocate
+        capture_request(ctx, options),
+        k=options.k,
+        allocate=options.allocate,
+        overlap=options.overlap,
     )
     batch = plan_run(request, options)
     say_program(ctx, options)
     gate = _open_gate(options, batch)
     display = run_batch(batch, options, gate)
+    if gate and not gate.is_over() and gate.n_to_repeat:
+        # What was lost is tried once more, later than a retry would have been.
+        click.echo(f"{gate.n_to_repeat} trials were not measured; they run again.", err=True)
+        again = plan_run(msgspec.structs.replace(request, mode="resume"), options)
+        gate = _open_gate(options, again)
+        display = run_batch(again, options, gate)
     if gate:
         _conclude(display, gate, options)
     else:
@@ -113,6 +168,9 @@ def command(ctx: click.Context, /, **values: Any) -> None:
 def _check_usage(options: TrialsOptions) -> None:
     if (options.until is None) != (options.against is None):
         msg = "--until decided and --against FILE need each other."
+        raise click.UsageError(msg)
+    if options.until is None and (options.anchor is not None or options.accept_changes is not None):
+        msg = "--anchor and --accept-changes need --until decided."
         raise click.UsageError(msg)
     if options.until and options.output is None:
         msg = "--until decided needs -o FILE."
@@ -127,10 +185,22 @@ def _open_gate(options: TrialsOptions, batch: Batch) -> "TrialsGate | None":
     if not batch.graders:
         msg = "--until decided needs a grader. Use -g GRADER."
         raise click.UsageError(msg)
-    from assay.pipeline.gate import TrialsGate  # late: numpy
+    from assay.pipeline.gate import GateRequest, TrialsGate  # late: numpy
 
-    chosen = bool(options.filters) or options.limit is not None
-    gate = TrialsGate(options.against, options.output, options.margin, batch.specs, chosen=chosen)
+    who = options.accept_changes
+    request = GateRequest(
+        against=options.against,
+        output=options.output,
+        margin=options.margin,
+        specs=batch.specs,
+        graders=batch.graders,
+        chosen=bool(options.filters) or options.limit is not None,
+        anchor=options.anchor,
+        judge=options.judge,
+        seed=int(time.time()) if options.seed is None else options.seed,
+        accepted_by=None if who is None else who or os.environ.get("GITHUB_ACTOR") or getuser(),
+    )
+    gate = TrialsGate(request)
     for note in gate.notes:
         click.echo(note, err=True)
     return gate

@@ -31,6 +31,7 @@ from assay.cli.parameters import (
     margin_option,
     repeats_option,
     seed_option,
+    share_home_option,
 )
 from assay.errors import InputError, OutputError
 from assay.pipeline.descriptions import PaidHost, suggest_cases
@@ -41,6 +42,7 @@ from assay.pipeline.steps import Budget
 from assay.pipeline.trigger import read_cases
 from assay.pipeline.trigger_run import ASK_TIMEOUT_S, TriggerExperiment, TriggerRequest
 from assay.records.capture import Cause
+from assay.records.experiment import RETRIES
 from assay.records.files import temporary_folder
 from assay.records.reports import TriggerReport
 from assay.records.spec import PluginRef
@@ -152,6 +154,7 @@ _PLACE = ("cwd", "workspace_dir", "isolate")
     is_flag=True,
     help="Let the agent write cases to begin with into the new file --cases, and do nothing else.",
 )
+@share_home_option
 @with_options(leave_out(output_options, "append"), leave_out(run_options, *_PLACE))
 @margin_option
 @seed_option
@@ -216,9 +219,10 @@ def _agents(options: TriggerOptions) -> dict[str, PluginRef]:
 
 
 def _request(options: TriggerOptions, skill: Skill, agents: dict[str, PluginRef]) -> TriggerRequest:
-    cases = choose(read_cases(options.cases), options.filters, options.limit)
+    where = options.cases or "stdin"
+    cases = choose(read_cases(options.cases), options.filters, options.limit, where, "case")
     if not cases:
-        msg = f"{options.cases or 'stdin'}: no cases that match the filter"
+        msg = f"{where}: no cases"
         raise InputError(msg)
     refuse_inputs(options.output, options.cases, options.compare)
     if options.output is None and (options.resume or options.rerun or options.overwrite):
@@ -228,8 +232,9 @@ def _request(options: TriggerOptions, skill: Skill, agents: dict[str, PluginRef]
     run = msgspec.structs.replace(
         run_request(options, next(iter(agents.values())), source),
         k=options.k,
-        isolate=True,
-        login=True,
+        retries=RETRIES if options.retries is None else options.retries,
+        isolate=not options.share_home,
+        login=not options.share_home,
         if_exists=_EXISTING,
         can_regrade=False,
     )

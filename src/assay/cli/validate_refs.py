@@ -10,30 +10,32 @@ import msgspec
 
 from assay.cli.help import examples
 from assay.cli.options import grader_options, grader_refs, with_options
-from assay.cli.output import note_unmasked, refuse_empty_stdin, refuse_inputs, write_row
+from assay.cli.output import (
+    note_unmasked,
+    refuse_empty_stdin,
+    refuse_inputs,
+    refuse_measured,
+    write_row,
+)
 from assay.cli.parameters import (
     concurrency_option,
     debug_option,
     help_option,
     input_argument,
     output_option,
-    overwrite_option,
     quiet_option,
+    replace_option,
 )
 from assay.pipeline.grade import grade_all
 from assay.pipeline.references import answer_row, answers, validation
 from assay.pipeline.row_settings import ANSWER_ONLY, RowGraders, expectations
 from assay.pipeline.sink import open_sink
-from assay.records.journal import Mode
 from assay.records.reports import Validation
 from assay.records.rows import RowFile, open_rows
 from assay.records.spec import HINT, PluginRef, Prompt
 from assay.records.text import counted_noun, visible_line
 
 _EXIT_STRICT = 3
-
-
-_REPLACE = "use --overwrite to replace it"
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +61,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @input_argument("prompts")
 @with_options(grader_options)
 @output_option
-@overwrite_option
+@replace_option
 @concurrency_option("Check up to N prompts at once. Default: 1.")
 @click.option("--no-op", is_flag=True, help="Also check that empty and unrelated answers fail.")
 @click.option(
@@ -78,6 +80,7 @@ def command(**given: Any) -> None:
     """
     options = _Options(**given)
     refuse_inputs(options.output, options.prompts, *options.graders)
+    refuse_measured(options.output, overwrite=options.overwrite)
     graders = grader_refs(options.graders, options.grader_timeout)
     tally = _Tally()
     with open_rows(options.prompts) as rows:
@@ -95,8 +98,7 @@ def command(**given: Any) -> None:
         if not options.quiet:
             note_unmasked()
             click.echo(f"Validating {n_with} reference solutions...", err=True)
-        mode: Mode = "overwrite" if options.overwrite else "new"
-        with open_sink(options.output, mode, _REPLACE, guarded=False, write=write_row) as sink:
+        with open_sink(options.output, "replace", guarded=False, write=write_row) as sink:
             for row in _validate(rows, graders, own, options):
                 sink.append(msgspec.json.encode(row))
                 tally.add(row)

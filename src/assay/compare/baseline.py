@@ -14,11 +14,11 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from assay.compare.builds import BuildSummary, read_builds
-from assay.compare.pairs import align
+from assay.compare.pairs import align, changed_prompts
 from assay.compare.report import check_health
 from assay.compare.runs import load_run
 from assay.errors import InputError, OutputError
-from assay.records.capture import Identity, identity_differences
+from assay.records.capture import NOT_RECORDED, Identity, identity_differences
 from assay.records.journal import Journal
 from assay.records.rows import (
     Place,
@@ -74,24 +74,28 @@ class Addition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def add_build(path: Path, label: str, source: Path, *, replace: bool = False) -> Addition:
     """Add the measured trials of a run to the baseline at path, which is started if it is missing.
 
-    A run of another identity is refused; with replace, it starts the baseline again.
+    A run of another identity is refused; with replace, it starts the baseline again. If no more
+    than some prompts changed, only these start again then.
     """
     with _writing(path) as journal, open_rows(source, hint=_HINT) as rows:
         new, old = _Run(label, source, rows), _Pool(path)
         refused = old.differences_from(new)
+        again: Collection[str] = ()
+        if refused and replace and (changed := old.only_changed(new)):
+            again, refused = changed, []
         if refused and not replace:
             msg = f"{source} cannot be pooled with {path}: {'; '.join(refused)}"
             raise InputError(msg, hint="use --replace to start the baseline again with this run")
         _check_health(new)
         outcome, dropped = ("started", set(old.builds)) if refused else old.place_of(new)
         if outcome != "known":
-            journal.rewrite(_merged(old, dropped, new))
+            journal.rewrite(_merged(old, dropped, new, again))
     return Addition(
         label=label,
         outcome=outcome,
         n_trials=0 if outcome == "known" else new.content.total(),
         n_unmeasured=new.n_unmeasured,
-        notes=refused or old.notes_on(new),
+        notes=refused or old.notes_on(new, again),
     )
 
 
@@ -108,6 +112,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     builds: list[BuildSummary]
     drift: Drift
     drift_words: str
+    problem: str = ""
+    """Why nothing can be judged against it, and what to do."""
 
 
 def describe_baseline(path: Path) -> Description:
@@ -129,6 +135,7 @@ def describe_baseline(path: Path) -> Description:
         builds=builds.summaries,
         drift=builds.drift,
         drift_words=builds.words,
+        problem=builds.problem,
     )
 
 
@@ -144,7 +151,7 @@ def prune_builds(
         newest_first = sorted(last_first, key=lambda build: build.date, reverse=True)
         removed = newest_first[keep:] if keep is not None else []
         if older_than is not None:
-            limit = _timestamp(datetime.datetime.now(datetime.UTC) - older_than)
+            limit = timestamp(datetime.datetime.now(datetime.UTC) - older_than)
             removed = [build for build in newest_first if build.date < limit]
         if removed and len(removed) == len(newest_first):
             msg = f"{path}: all {len(removed)} builds would be removed"
@@ -175,7 +182,8 @@ def allocate(path: Path, ids: Sequence[str], mean: int) -> dict[str, Allocation]
     }
 
 
-def _timestamp(moment: datetime.datetime) -> str:
+def timestamp(moment: datetime.datetime) -> str:
+    """Write a time as dates in a baseline are written."""
     return moment.astimezone(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -278,8 +286,8 @@ class _Run:
             if row.identity is None or row.spec_hash is None:
                 msg = f'{path}: row "{row.id}" does not say what it was made from'
                 raise InputError(msg, hint="run the prompts again with this version of Assay")
-            if row.identity not in identities:
-                identities.append(row.identity)
+            if (identity := _of_run(row.identity)) not in identities:
+                identities.append(identity)
             self.specs[row.id] = row.spec_hash
             measured = [trial for trial in row.trials if trial.is_measured]
             self.content.update(trial.digest(row.id) for trial in measured)
@@ -291,7 +299,7 @@ class _Run:
         self.identity = identities[0]
         written = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC)
         whole = hashlib.sha256(b"".join(sorted(self.content.elements()))).hexdigest()[:_SHORT]
-        self.build = Build(id=whole, label=label, date=_timestamp(written))
+        self.build = Build(id=whole, label=label, date=timestamp(written))
 
 
 class _Pool:
@@ -317,7 +325,7 @@ class _Pool:
         if row.identity is None or row.spec_hash is None or not all(t.build for t in row.trials):
             msg = f'{self.path}: row "{row.id}" is not of a pooled baseline'
             raise InputError(msg, hint="give --to a file that `assay baseline add` may start")
-        self.identity = row.identity
+        self.identity = _of_run(row.identity)
         self.rows[row.id] = row.spec_hash
         for trial in row.trials:
             assert trial.build is not None  # checked above
@@ -330,14 +338,34 @@ class _Pool:
             return []
         if found := identity_differences(self.identity, new.identity):
             return found
-        changed = [id_ for id_, spec in new.specs.items() if self.rows.get(id_, spec) != spec]
-        lacks = self._lacked_by(new)
-        many = len(lacks) > _MOST_LACKING * len(self.rows)
+        changed, lacks = self._changed_in(new), self._lacked_by(new)
+        many = self._lacks_many(new)
         share = f"{len(lacks)} of {counted_noun(len(self.rows), 'prompt')}"
         return [
             *([f"{_named(changed)} changed"] if changed else []),
             *([f"the run lacks {share} of the baseline: {_listed(lacks)}"] if many else []),
         ]
+
+    def only_changed(self, new: _Run) -> list[str]:
+        """Return the prompts that changed, if nothing else did and most are as they were."""
+        if self.identity is None or identity_differences(self.identity, new.identity):
+            return []
+        changed = self._changed_in(new)
+        few = 2 * len(changed) <= len(self.rows) and not self._lacks_many(new)
+        return changed if few else []
+
+    def _lacks_many(self, new: _Run) -> bool:
+        return len(self._lacked_by(new)) > _MOST_LACKING * len(self.rows)
+
+    def _changed_in(self, new: _Run) -> list[str]:
+        """Return the prompts that are not the same in a run."""
+        assert self.identity is not None  # of a pool that has rows
+        if self.identity.is_old == new.identity.is_old:
+            return [id_ for id_, spec in new.specs.items() if self.rows.get(id_, spec) != spec]
+        # An earlier version of Assay made other fingerprints: what rows have of their prompts.
+        pool, run = load_run("", self.path, "trials", ""), load_run("", new.path, new.kind, "")
+        found = changed_prompts(align([pool, run]), 0, 1)
+        return list(dict.fromkeys((*found.inputs, *found.expectations, *found.tasks)))
 
     def _lacked_by(self, new: _Run) -> list[str]:
         return [id_ for id_ in self.rows if id_ not in new.specs]
@@ -351,14 +379,26 @@ class _Pool:
             return "continued", contained
         return "added" if self.rows else "started", set()
 
-    def notes_on(self, new: _Run) -> list[str]:
+    def notes_on(self, new: _Run, again: Collection[str]) -> list[str]:
         """Say how the prompts of a run differ from those that the baseline had."""
         if not self.rows:
             return []
         missing = self._lacked_by(new)
         more = [id_ for id_ in new.specs if id_ not in self.rows]
-        words = {"the run lacks": missing, "new in the baseline:": more}
-        return [f"{what} {_named(ids)}" for what, ids in words.items() if ids]
+        words = {
+            "the run lacks": missing,
+            "new in the baseline:": more,
+            "changed and begun again:": [*again],
+        }
+        notes = [f"{what} {_named(ids)}" for what, ids in words.items() if ids]
+        if self.identity is not None and self.identity.is_old != new.identity.is_old:
+            notes.append(f"the baseline and the run: {NOT_RECORDED}")
+        return notes
+
+
+def _of_run(identity: Identity) -> Identity:
+    """Return an identity without what the prompt of the row brings along."""
+    return msgspec.structs.replace(identity, setup="") if identity.setup else identity
 
 
 def _named(ids: list[str]) -> str:
@@ -382,14 +422,19 @@ def _check_health(new: _Run) -> None:
         )
 
 
-def _merged(old: _Pool, dropped: Collection[str], new: _Run | None) -> Iterator[bytes]:
-    """Yield the rows without some builds, and with the trials of a run; memory holds one row."""
+def _merged(
+    old: _Pool, dropped: Collection[str], new: _Run | None, again: Collection[str] = ()
+) -> Iterator[bytes]:
+    """Yield the rows without some builds, and with the trials of a run; memory holds one row.
+
+    Of prompts that begin again only the run's trials stay.
+    """
     done: set[str] = set()
     if old.rows:
         with open_rows(old.path) as file:
             rows = _Rows(file)
             for row_id in rows.spots:
-                kept = _kept(rows.line(row_id), dropped)
+                kept = None if row_id in again else _kept(rows.line(row_id), dropped)
                 added = new.rows.line(row_id) if new and row_id in new.rows.spots else None
                 done.add(row_id)
                 if line := _pooled(kept, added, new):

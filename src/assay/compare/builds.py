@@ -10,7 +10,14 @@ from assay.compare.runs import Run
 from assay.errors import InputError
 from assay.records.rows import open_rows
 from assay.records.trial import Build
-from assay.stats.drift import Drift, count_alike, measure_drift
+from assay.stats.drift import (
+    FEWEST_BUILDS,
+    LARGEST_NOISE,
+    Drift,
+    count_alike,
+    measure_drift,
+)
+from assay.stats.noise import BuildNoise
 from assay.stats.rates import rate_interval
 
 
@@ -48,8 +55,20 @@ class Builds(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """Say in a sentence whether the builds still measure the same."""
+        """Say in a sentence whether the builds still measure the same, and how much they vary."""
         return describe_drift(self.drift, [build.label for build in self.summaries])
+
+    @property
+    def noise_words(self) -> str:
+        """Say how much the builds vary, and that the gate knows it."""
+        if self.noise is None:
+            return f"{_noise_words(self.drift)}; the gate takes them not to vary"
+        return f"{_noise_words(self.drift)}; that is part of the interval"
+
+    @property
+    def noise(self) -> BuildNoise | None:
+        """How much builds vary beyond chance between trials; None if too few are known."""
+        return self.drift.noise
 
 
 class _EntryView(msgspec.Struct, gc=False):
@@ -126,12 +145,20 @@ def describe_drift(drift: Drift, labels: list[str]) -> str:
         return "too few builds or prompts to test for drift"
     tests = f"trend p = {drift.trend_p:.2g}"
     if drift.heterogeneity_p is not None:
-        tests += f", differences between builds p = {drift.heterogeneity_p:.2g}"
+        tests += f", builds vary by more than {LARGEST_NOISE:g} p = {drift.heterogeneity_p:.2g}"
+    if drift.outlier_p is not None:
+        tests += f", an odd build p = {drift.outlier_p:.2g}"
     if not drift.found:
-        return f"no drift is shown over {drift.n_builds} builds ({tests})"
+        return f"no drift is shown over {drift.n_builds} builds ({tests}); {_noise_words(drift)}"
     worst = f"; {labels[drift.outlier]} differs most" if drift.outlier is not None else ""
     change = f"{drift.trend:+.3f} from the first to the last of {drift.n_builds}"
     return f"DRIFT: the builds do not measure the same, {change} ({tests}){worst}"
+
+
+def _noise_words(drift: Drift) -> str:
+    if drift.noise is None:
+        return f"how much builds vary is not known from fewer than {FEWEST_BUILDS}"
+    return f"builds vary by {drift.noise.sd:.3f} (standard deviation beyond chance between trials)"
 
 
 def builds_section(run: Run) -> dict[str, Any]:

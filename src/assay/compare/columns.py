@@ -4,6 +4,8 @@ A file becomes columns with a value per row of the file, columns with a value pe
 about the whole. Reading can go on where it stopped: the columns and the facts are extended.
 """
 
+import contextlib
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,6 +59,13 @@ _MOST_SETUPS = 10_000
 """Sets of problems that are told apart; the number beyond it stands for all others."""
 _MOST_MEASURES = 20
 """Measures that are shown; names beyond it are ignored."""
+_MOST_IDENTITIES = 200
+"""Where prompts bring graders along, each has its own."""
+_ANSWERS = ("expected", "answer", "reference", "solution", "target", "rubric")
+"""Names under which prompts have the right answer for a user's own graders."""
+_EXPECTATION = ("hint", "expect", "graders", *_ANSWERS)
+_TASK = ("files", "workspace")
+_SETUP_HASH = re.compile(rb'"setup":"([^"]+)"')
 _OTHER_SETUPS: Problems = ("other problems with the set-up",)
 
 ROW = {
@@ -65,6 +74,8 @@ ROW = {
     "id": "<u8",
     "length": "<u4",
     "input": "<u4",
+    "expectation": "<u4",
+    "task": "<u4",
     "category": "<u4",
     "n_trials": "<u4",
     "k": "<i8",
@@ -73,7 +84,8 @@ ROW = {
 }
 """Columns of rows. offset and length say where its line is, text where its id and the beginning
 of its input are kept, id is a fingerprint of the id; only the viewer fills these four. input is a
-fingerprint of the prompt's input."""
+fingerprint of the prompt's input, expectation of what graders know of the right answer, task of the
+files and the set-up that the prompt brings along; 0 where it has none."""
 TRIAL = {
     "passed": "<f8",
     "score": "<f8",
@@ -118,6 +130,8 @@ class RunFacts(msgspec.Struct, rename="camel"):
     """Calls and failed calls of each tool; only where steps are read."""
     allocated: bool = False
     """Whether prompts have unequal numbers of trials on purpose: `assay trials --allocate`."""
+    identities: list[str] = []
+    """What the rows were made from, as JSON; the first ones, if there are many."""
     measures: dict[str, tuple[int, float]] = {}
     """Of each number in outcome.measures of the grades: of how many trials, and their sum."""
 
@@ -306,10 +320,28 @@ class ColumnReader:
     def _fill_rows(self, rows: Columns, fields: Fields) -> None:
         inputs, metadata = fields["input"], fields["metadata"]
         rows["input"][:] = np.fromiter(map(zlib.crc32, inputs), np.uint32, len(inputs))
+        about = {name: _each(metadata, name) for name in _ANSWERS}
+        rows["expectation"][:] = _fingerprints(
+            len(inputs), [*(fields[name] for name in _EXPECTATION), *about.values()]
+        )
+        setups = _setups_of(fields["identity"])
+        rows["task"][:] = _fingerprints(
+            len(inputs), [*(fields[name] for name in _TASK), *([setups] if any(setups) else ())]
+        )
+        self._note_identities(fields["identity"])
         rows["category"][:] = self._category_numbers(_each(metadata, "category"))
         if self._facts.richness is None:
             seen = _each(metadata, "trajectory_richness")
             self._facts.richness = next((value for value in seen if value in _RICHNESS), None)
+
+    def _note_identities(self, identities: Sequence[msgspec.Raw]) -> None:
+        known = self._facts.identities
+        if len(known) >= _MOST_IDENTITIES or identities.count(NO_JSON) == len(identities):
+            return
+        for raw in dict.fromkeys(map(bytes, identities)):
+            text = raw.decode("utf-8", "replace")
+            if raw and text not in known and len(known) < _MOST_IDENTITIES:
+                known.append(text)
 
     def _fill_trials(self, trials: Columns, fields: Fields, causes: list[str]) -> None:
         trials["cost_usd"][:], trials["tokens"][:] = _usage(fields["usage"])
@@ -434,6 +466,8 @@ class FactsTotal:
         facts.agents |= more.agents
         facts.richness = facts.richness or more.richness
         facts.allocated |= more.allocated
+        new = [one for one in more.identities if one not in facts.identities]
+        facts.identities += new[: max(0, _MOST_IDENTITIES - len(facts.identities))]
         for name, (n, total) in more.measures.items():
             if name in facts.measures or len(facts.measures) < _MOST_MEASURES:
                 n_before, before = facts.measures.get(name, (0, 0.0))
@@ -478,6 +512,7 @@ def _view(kind: Kind, category_key: str, *, with_steps: bool) -> type[Any]:
     fields: list[tuple[str, Any, Any]] = [
         ("trajectory_richness", Any, msgspec.field(name="trajectoryRichness", default=None)),
         ("timed_out", Any, msgspec.field(name="timedOut", default=None)),
+        *((name, msgspec.Raw, msgspec.field(name=name, default=NO_JSON)) for name in _ANSWERS),
     ]
     # No two fields of a struct may read one key: a key that is read anyway gets a property.
     read_anyway = next((name for name, _, field in fields if field.name == category_key), None)
@@ -500,6 +535,57 @@ def _transposed(rows: Sequence[Any], kind: type[msgspec.Struct]) -> Fields:
         return dict.fromkeys((*kind.__struct_fields__, "number"), ())
     names = type(rows[0]).__struct_fields__
     return dict(zip(names, zip(*map(msgspec.structs.astuple, rows), strict=True), strict=True))
+
+
+def _fingerprints(n: int, columns: Sequence[Sequence[Any]]) -> NDArray[np.uint32]:
+    """Fingerprint what rows have in several fields of JSON; 0 for a row that has none of them."""
+    total = np.zeros(n, np.uint32)
+    for number, values in enumerate(columns):
+        if values.count(NO_JSON) < n:
+            before = total.tolist()
+            total[:] = [
+                crc32_with(bytes(raw), number, known)
+                for raw, known in zip(values, before, strict=True)
+            ]
+    return total
+
+
+def crc32_with(raw: bytes, number: int, known: int) -> int:
+    """Add the field of this number to a fingerprint; one that is not there changes nothing."""
+    if raw in _NOTHING:
+        return known
+    if raw[:1] in b"{[" or b"\\" in raw:  # JSON can be written in several ways
+        with contextlib.suppress(*UNREADABLE):
+            raw = msgspec.json.encode(msgspec.json.decode(raw), order="sorted")
+    return zlib.crc32(raw, known + number & 0xFFFFFFFF)
+
+
+_NOTHING = (b"", b"null")
+
+
+def expectation_of(fields: Mapping[str, Any], metadata: Mapping[str, Any]) -> int:
+    """Return the same number for a prompt that is still to be run."""
+    found = 0
+    values = [*map(fields.get, _EXPECTATION), *map(metadata.get, _ANSWERS)]
+    for number, value in enumerate(values):
+        found = crc32_with(b"" if value is None else msgspec.json.encode(value), number, found)
+    return found
+
+
+def task_of(fields: Mapping[str, Any], setup: str) -> int:
+    """The same for what a prompt brings along."""
+    found = 0
+    for number, value in enumerate((*map(fields.get, _TASK), setup or None)):
+        found = crc32_with(b"" if value is None else msgspec.json.encode(value), number, found)
+    return found
+
+
+def _setups_of(identities: Sequence[msgspec.Raw]) -> list[bytes]:
+    """Return the hash of each prompt's set-up, as JSON has it."""
+    if identities.count(NO_JSON) == len(identities):
+        return []
+    found = map(_SETUP_HASH.search, map(bytes, identities))
+    return [b'"%b"' % match[1] if match else b"" for match in found]
 
 
 def _each(values: Iterable[Any], name: str) -> list[Any]:

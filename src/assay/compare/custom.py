@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from assay import plugins
-from assay.compare.head_to_head import Totals
+from assay.compare.head_to_head import Judged
 from assay.compare.pairs import Aligned
 from assay.errors import InputError, PluginError
 from assay.plugin import Host
@@ -40,22 +40,33 @@ class _Ranking(msgspec.Struct):
     reasoning: str | None = None
 
 
-def custom_judge(path: str, host: Host, timeout_s: float = 60.0) -> Callable[[Aligned], Totals]:
-    """Make a strategy of a file with a grade (or compare) function, or of a program."""
+def custom_judge(
+    path: str, host: Host, mask: Callable[[str], str], timeout_s: float = 60.0
+) -> Callable[[Aligned], Judged]:
+    """Make a strategy of a file with a grade (or compare) function, or of a program.
+
+    mask hides the secrets of our environment in what it says.
+    """
     file = Path(path)
     if not file.is_file():
         msg = f"Grader not found: {file.resolve()}"
         raise InputError(msg)
     ask = _module(file, host, timeout_s) or _python(file) or _program(file, host, timeout_s)
 
-    def rank(aligned: Aligned) -> Totals:
+    def rank(aligned: Aligned) -> Judged:
         totals = [np.full(len(run.ids), np.nan) for run in aligned.runs]
         labels = {run.label: number for number, run in enumerate(aligned.runs)}
+        reasoning = {}
         for prompt, question in _questions(aligned):
-            for place, value in _answer(ask(question), question).items():
+            ranking = _answer(ask(question), question)
+            for place, value in _totals(ranking.rankings).items():
                 where = aligned.where[prompt, labels[place]]
                 totals[labels[place]][where] = value
-        return totals
+            if ranking.reasoning:
+                # A Python function may return half a surrogate pair, which no JSON can hold.
+                text = ranking.reasoning.encode("utf-8", "replace").decode()
+                reasoning[prompt] = mask(text)
+        return Judged(file.name, totals, reasoning)
 
     return rank
 
@@ -90,14 +101,15 @@ def _run(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _answer(value: Any, question: dict[str, Any]) -> dict[str, float]:
-    """Return a total for each run: its score, unless the ranks contradict the scores."""
+def _answer(value: Any, question: dict[str, Any]) -> _Ranking:
+    """Check what the grader answered."""
     where = f"the comparison grader's answer for {question['id']!r}"
     try:
-        ranking = msgspec.convert(value, _Ranking).rankings
+        answer = msgspec.convert(value, _Ranking)
     except (msgspec.ValidationError, TypeError) as error:
         msg = f"{where} is not a ranking: {error}"
         raise PluginError(msg, hint='{"rankings": [{"run", "rank", "score"}]}') from error
+    ranking = answer.rankings
     names = [place.run for place in ranking]
     wrong = [name for name in names if name not in question["runs"] or names.count(name) > 1]
     if wrong:
@@ -106,6 +118,11 @@ def _answer(value: Any, question: dict[str, Any]) -> dict[str, float]:
     if not all(isfinite(place.score) and place.rank >= 1 for place in ranking):
         msg = f"{where} has a rank below 1 or a score that is not a number"
         raise PluginError(msg)
+    return answer
+
+
+def _totals(ranking: list[_Place]) -> dict[str, float]:
+    """Return a total for each run: its score, unless the ranks contradict the scores."""
     ordered = sorted(ranking, key=lambda place: place.rank)
     agree = all(a.score >= b.score for a, b in pairwise(ordered))
     return {place.run: place.score if agree else 1.0 / place.rank for place in ranking}

@@ -83,11 +83,15 @@ def describe_performance(run: Run, seed: int, n_resamples: int = N_RESAMPLES) ->
 
 
 def describe_reliability(run: Run) -> dict[str, Any]:
+    """How surely single trials come to an end."""
+    return {"type": "run"} | describe_completion(run)
+
+
+def describe_completion(run: Run) -> dict[str, Any]:
     """How often tools failed, time ran out, and trials completed."""
     n = run.health.n_trials or 1
     errors, timeouts = int(run.tool_error.sum()), int(run.timed_out.sum())
     return {
-        "type": "run",
         "toolErrors": errors,
         "toolErrorRate": errors / n,
         "timeouts": timeouts,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -11,11 +11,27 @@ from assay.compare.columns import Floats, Ints
 from assay.compare.packed import texts_at
 from assay.compare.pairs import Aligned
 from assay.compare.runs import Run
+from assay.records.text import counted_noun
 from assay.stats.passk import resampled_pass_at_k
+from assay.stats.significance import mcnemar_p
 
 _ROWS_AT_ONCE = 2_000
+_SHOWN_REASONS = 20
+_CHANCE = 0.05
+_NOT_THE_JUDGES = "nothing is graded"
+"""What makes pass rates unhealthy, but not the judge, who reads the answers."""
 type Totals = list[Floats]
 """For each run the strategy's total of each of its prompts; NaN is not measured."""
+
+
+class Judged(NamedTuple):
+    """What a user's own strategy said of each prompt."""
+
+    grader: str
+    """Name of its file."""
+    totals: Totals
+    reasoning: dict[int, str]
+    """By the number of the prompt, where there is any."""
 
 
 def pairwise(aligned: Aligned, totals: Totals) -> list[dict[str, Any]]:
@@ -37,7 +53,62 @@ def pairwise(aligned: Aligned, totals: Totals) -> list[dict[str, Any]]:
     return rows
 
 
-def capture_prompts(aligned: Aligned, totals: Totals) -> Iterator[list[bytes]]:
+def judge_section(
+    aligned: Aligned, judged: Judged, problems: Mapping[str, list[str]]
+) -> dict[str, Any]:
+    """Describe what a user's own strategy decided, in words and with its first reasons.
+
+    problems say for each run why its measurement cannot be believed: then there is no verdict.
+    """
+    rows = _Rows(aligned)
+    winners = rows.winners(judged.totals).labels()
+    shown = list(zip(aligned.in_several.tolist(), winners, strict=True))[:_SHOWN_REASONS]
+    ids = texts_at(aligned.ids, aligned.in_several[:_SHOWN_REASONS])
+    return {
+        "grader": judged.grader,
+        "asked": len(aligned.in_several),
+        "verdict": [
+            _preference(judged.grader, row, problems) for row in pairwise(aligned, judged.totals)
+        ],
+        "reasons": [
+            {"id": prompt_id, "winner": winner, "reasoning": judged.reasoning.get(number)}
+            for prompt_id, (number, winner) in zip(ids, shown, strict=True)
+        ],
+    }
+
+
+def _preference(
+    grader: str, row: dict[str, Any], problems: Mapping[str, list[str]]
+) -> dict[str, Any]:
+    a, b, wins_a, wins_b = row["runA"], row["runB"], row["aWins"], row["bWins"]
+    unhealthy = [
+        f"{run}: {'; '.join(found)}"
+        for run in (a, b)
+        if (found := [one for one in problems[run] if one != _NOT_THE_JUDGES])
+    ]
+    preferred = None if unhealthy or wins_a == wins_b else (a if wins_a > wins_b else b)
+    p_value = mcnemar_p(wins_a, wins_b)
+    tied = f"{row['ties']} tied"
+    rest = f"{tied}, {row['notMeasured']} not ranked" if row["notMeasured"] else tied
+    if unhealthy:
+        words = f"{grader} has no verdict, UNHEALTHY ({', '.join(unhealthy)})"
+    elif preferred is None:
+        words = (
+            f"{grader} prefers neither {a} nor {b}: {counted_noun(wins_a, 'prompt')} each, {rest}"
+        )
+    else:
+        other, count = (b, (wins_a, wins_b)) if preferred == a else (a, (wins_b, wins_a))
+        won = f"{counted_noun(count[0], 'prompt')} to {count[1]}"
+        words = f"{grader} prefers {preferred} to {other}: {won}, {rest}"
+        chance = ", which may be chance" if p_value > _CHANCE else ""
+        words += f" (sign test p = {p_value:.2g}{chance})"
+    judged = {"preferred": preferred, "pValue": None if unhealthy else p_value}
+    return row | judged | {"words": words, "healthy": not unhealthy}
+
+
+def capture_prompts(
+    aligned: Aligned, totals: Totals, judged: Judged | None = None
+) -> Iterator[list[bytes]]:
     """Yield a JSON row for each prompt that two or more runs have, many rows at a time."""
     latencies = [run.mean_of(run.duration_ms) for run in aligned.runs]
     errors = [run.mean_of(run.tool_error) > 0 for run in aligned.runs]
@@ -48,11 +119,14 @@ def capture_prompts(aligned: Aligned, totals: Totals) -> Iterator[list[bytes]]:
             "scores": totals,
             "latencies": latencies,
             "hadErrors": errors,
+            **rows.reasoning(judged),
         }
     )
 
 
-def trials_prompts(aligned: Aligned) -> Iterator[list[bytes]]:
+def trials_prompts(
+    aligned: Aligned, totals: Totals, judged: Judged | None = None
+) -> Iterator[list[bytes]]:
     """Yield a JSON row for each prompt that two or more runs have repeated, many at a time."""
     both = [pass_k(run) for run in aligned.runs]
     at_k, exp_k = [pair[0] for pair in both], [pair[1] for pair in both]
@@ -61,9 +135,11 @@ def trials_prompts(aligned: Aligned) -> Iterator[list[bytes]]:
         {
             "capabilityWinner": rows.winners(at_k),
             "reliabilityWinner": rows.winners(exp_k),
+            "overallWinner": rows.winners(totals),
             "passAtK": at_k,
             "passExpK": exp_k,
             "flakiness": [np.maximum(0.0, a - e) for a, e in both],
+            **rows.reasoning(judged),
         }
     )
 
@@ -82,7 +158,7 @@ class _Rows:
         self._labels = [run.label for run in aligned.runs]
 
     def write(self, fields: dict[str, Any]) -> Iterator[list[bytes]]:
-        """Yield the rows as JSON; a field holds a winner per prompt, or a column per run."""
+        """Yield the rows as JSON; a field holds a value per prompt, or a column per run."""
         for start in range(0, len(self._where), _ROWS_AT_ONCE):
             yield self._write(fields, slice(start, start + _ROWS_AT_ONCE))
 
@@ -91,7 +167,7 @@ class _Rows:
         ids = _texts(texts_at(self._aligned.ids, self._chosen[some]))
         columns: list[tuple[int | None, list[bytes]]] = [(None, ids)]
         for value in fields.values():
-            if isinstance(value, _Winners):
+            if isinstance(value, _OfPrompts):
                 columns.append((None, value.tokens(some)))
             else:
                 columns += [(r, _tokens(column, where[:, r])) for r, column in enumerate(value)]
@@ -106,7 +182,14 @@ class _Rows:
             for i, here in enumerate(map(tuple, present.tolist()))
         ]
 
-    def winners(self, totals: Totals) -> "_Winners":
+    def reasoning(self, judged: Judged | None) -> dict[str, "_OfPrompts"]:
+        """Return the field with what a judge said; none, if there was no judge."""
+        if judged is None:
+            return {}
+        reasons = map(judged.reasoning.get, self._chosen.tolist())
+        return {"reasoning": _OfPrompts([msgspec.json.encode(each) for each in reasons])}
+
+    def winners(self, totals: Totals) -> "_OfPrompts":
         """Return the winner of each prompt: the one run that has the highest total alone."""
         table = np.full(self._where.shape, -np.inf)
         unknown = np.zeros(len(self._where), dtype=bool)
@@ -118,13 +201,15 @@ class _Rows:
         best = np.argmax(np.nan_to_num(table, nan=-np.inf), axis=1)
         top = table[np.arange(len(table)), best]
         no_winner = unknown | ((table == top[:, None]).sum(axis=1) > 1)
-        return _Winners(self._labels, np.where(no_winner, len(self._labels), best))
+        names = [*map(msgspec.json.encode, self._labels), b"null"]
+        numbers = np.where(no_winner, len(self._labels), best)
+        return _OfPrompts(names, numbers)
 
     def _pattern(self, fields: dict[str, Any], present: tuple[bool, ...]) -> bytes:
         text = b'{"id":%b'
         for name, value in fields.items():
             text += b"," + msgspec.json.encode(name) + b":"
-            if isinstance(value, _Winners):
+            if isinstance(value, _OfPrompts):
                 text += b"%b"
                 continue
             # The row is filled in with %: a percent sign in a label is doubled.
@@ -134,16 +219,21 @@ class _Rows:
         return text + b"}"
 
 
-class _Winners:
-    """The winner of each prompt as the number of its run; one past the last run is no winner."""
+class _OfPrompts:
+    """A value of each prompt, as JSON; where values repeat, with the number of each."""
 
-    def __init__(self, labels: list[str], numbers: Ints) -> None:
-        self._names = [*map(msgspec.json.encode, labels), b"null"]
-        self._numbers = numbers
+    def __init__(self, values: list[bytes], numbers: Ints | None = None) -> None:
+        self._values, self._numbers = values, numbers
 
     def tokens(self, some: slice) -> list[bytes]:
-        """Return encoded labels, or null."""
-        return [self._names[number] for number in self._numbers[some].tolist()]
+        """Return the values of some prompts."""
+        if self._numbers is None:
+            return self._values[some]
+        return [self._values[number] for number in self._numbers[some].tolist()]
+
+    def labels(self) -> list[str | None]:
+        """Return all of them, as labels or None."""
+        return [msgspec.json.decode(token) for token in self.tokens(slice(None))]
 
 
 def _texts(texts: list[str]) -> list[bytes]:
@@ -169,19 +259,17 @@ _TRIALS_WEIGHTS = {
     "COMPARE_RELIABILITY": 0.4,
     "COMPARE_CONSISTENCY": 0.2,
 }
-type Weights = tuple[float, float, float]
-"""In the order of their formula."""
 
 
-def weights_of(given: Mapping[str, float], kind: str) -> Weights:
-    """Return the weights of one kind of run, by the seed's names for them."""
+def weights_of(given: Mapping[str, float], kind: str) -> dict[str, float]:
+    """Return the weights of one kind of run, by the seed's names for them, in their order."""
     usual = _TRIALS_WEIGHTS if kind == "trials" else _CAPTURE_WEIGHTS
-    first, second, third = (given.get(name, value) for name, value in usual.items())
-    return first, second, third
+    return {name: given.get(name, value) for name, value in usual.items()}
 
 
-def weigh(run: Run, weights: Weights) -> Floats:
+def weigh(run: Run, by_name: Mapping[str, float]) -> Floats:
     """Return the seed's total of each prompt; NaN where it was not measured."""
+    weights = list(by_name.values())
     if run.kind == "trials":
         at_k, exp_k = pass_k(run)
         flaky = np.maximum(0.0, at_k - exp_k)

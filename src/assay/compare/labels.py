@@ -1,11 +1,14 @@
 """Compare the labels that people gave outputs with a grader's verdicts on the same outputs."""
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import UNSET
 
+from assay.compare.calibration import calibration_of
 from assay.errors import InputError
 from assay.records.capture import Grade, grader_version
 from assay.records.reports import Disagreement, Estimate, LabelReport, LabelRow, Stale
@@ -15,12 +18,14 @@ from assay.records.trial import Verdict
 from assay.records.trial.views import JudgedView
 from assay.stats.agreement import (
     Agreement,
+    LabelledFile,
     Share,
+    clustered_rate,
     correct_rate,
     measure_agreement,
     stratified_rate,
 )
-from assay.stats.rates import Interval, wilson_interval
+from assay.stats.rates import Interval, rate_interval, wilson_interval
 
 _YES = (True, 1, "pass", "true", "yes")
 _NO = (False, 0, "fail", "false", "no")
@@ -43,6 +48,7 @@ class Match(msgspec.Struct, kw_only=True):
     """One output with its label and the grader's verdict."""
 
     id: str
+    prompt: str
     label: bool
     spot: Spot
     verdict: Grade
@@ -58,6 +64,8 @@ class Matches(msgspec.Struct, kw_only=True):
     not_found: list[str] = []
     n_graded: int = 0
     n_passed: int = 0
+    by_prompt: dict[str, tuple[int, int]] = {}
+    """Graded rows of each prompt, and how many of them passed."""
     repeated: set[str] = msgspec.field(default_factory=set)
     """Labelled ids that are in the file more than once, with labels that name no output."""
 
@@ -94,6 +102,8 @@ def match_labels(results: RowFile, labels: Labels) -> Matches:
         if verdict is not None:
             matches.n_graded += 1
             matches.n_passed += verdict.pass_
+            n, n_passed = matches.by_prompt.get(row.id, (0, 0))
+            matches.by_prompt[row.id] = n + 1, n_passed + verdict.pass_
         name = with_trial(row.id, row.number)
         label = labels.rows.get(name)
         if label is None:
@@ -109,7 +119,12 @@ def match_labels(results: RowFile, labels: Labels) -> Matches:
         else:
             version = grader_version(verdict, row.grades or {})
             matches.found[name] = Match(
-                id=name, label=label.label, spot=spot, verdict=verdict, version=version
+                id=name,
+                prompt=row.id,
+                label=label.label,
+                spot=spot,
+                verdict=verdict,
+                version=version,
             )
     missing = [row_id for row_id in labels.rows if row_id not in matches.found]
     matches.not_graded = [row_id for row_id in missing if seen.get(row_id) == "not graded"]
@@ -141,9 +156,15 @@ _NO_RATE = (
 
 
 def compare_with_labels(
-    results: RowFile, sheet: RowFile, grade_again: GradeAgain | None = None
+    results: RowFile,
+    sheet: RowFile,
+    grade_again: GradeAgain | None = None,
+    save: Path | None = None,
 ) -> LabelReport:
-    """Compare the verdicts in the results, or those of other graders, with the labels."""
+    """Compare the verdicts in the results, or those of other graders, with the labels.
+
+    save is where the grader's errors are kept, for comparisons of what it judges.
+    """
     labels = read_labels(sheet)
     matches = match_labels(results, labels)
     found = list(matches.found.values())
@@ -152,15 +173,34 @@ def compare_with_labels(
         found, broken = _graded_again(results, found, grade_again)
     if not found:
         raise _nothing_to_compare(sheet, labels, matches, broken)
+    file = labelled_file(matches, found)
     agreement = measure_agreement(
-        [match.label for match in found], [match.verdict.pass_ for match in found]
+        file.human, file.grader, prompts=file.prompts if file.is_clustered else None
     )
     report = _report(labels, matches, found, agreement)
     report.grader_failures = broken or UNSET
     drawn = all(labels.rows[m.id].grader_version == m.version is not None for m in found)
-    notes = [_NO_RATE] if grade_again else _set_pass_rates(report, agreement, matches, drawn=drawn)
+    notes = [_NO_RATE]
+    if not grade_again:
+        notes = _set_pass_rates(report, agreement, file, drawn=drawn)
     report.warnings = [*_warnings(report, agreement, matches), *notes]
+    if save is not None:
+        kept = calibration_of(file, report.grader_versions)
+        save.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=2) + b"\n")
     return report
+
+
+def labelled_file(matches: Matches, found: list[Match]) -> LabelledFile:
+    """Number the prompts: rows of one prompt are a cluster, whoever judges them."""
+    number = {prompt: n for n, prompt in enumerate(matches.by_prompt)}
+    tallies = np.array(list(matches.by_prompt.values()), dtype=np.int64).reshape(-1, 2)
+    return LabelledFile(
+        graded=tallies[:, 0],
+        passed=tallies[:, 1],
+        prompts=np.array([number[match.prompt] for match in found], dtype=np.int64),
+        human=np.array([match.label for match in found], dtype=bool),
+        grader=np.array([match.verdict.pass_ for match in found], dtype=bool),
+    )
 
 
 def _report(
@@ -253,25 +293,35 @@ def _stale(labels: Labels, found: list[Match]) -> Stale | msgspec.UnsetType:
 
 
 def _set_pass_rates(
-    report: LabelReport, agreement: Agreement, matches: Matches, *, drawn: bool
+    report: LabelReport, agreement: Agreement, file: LabelledFile, *, drawn: bool
 ) -> list[str]:
     """Set the observed and corrected pass rate of the whole file; return notes on them.
 
     drawn says that the labelled rows were drawn by the verdicts they are compared with.
     """
-    rate = matches.n_passed / matches.n_graded
+    rate, n_passed, n_graded = file.rate, int(file.passed.sum()), int(file.graded.sum())
+    observed = rate_interval(file.passed, file.graded)[1]
     report.observed_pass_rate = Estimate(
         value=rate,
-        interval=_limits(wilson_interval(matches.n_passed, matches.n_graded)),
-        count=matches.n_passed,
-        total=matches.n_graded,
+        interval=_limits(observed if file.is_clustered else wilson_interval(n_passed, n_graded)),
+        count=n_passed,
+        total=n_graded,
     )
-    corrected = correct_rate(rate, matches.n_graded, agreement)
+    corrected = correct_rate(rate, n_graded, agreement)
     if drawn:
-        stratified = stratified_rate(matches.n_passed, matches.n_graded, agreement)
+        stratified = stratified_rate(n_passed, n_graded, agreement)
         corrected = stratified if stratified.rate is not None else corrected
+    clustered = clustered_rate(file, drawn=drawn) or clustered_rate(file, drawn=False)
+    if clustered is not None and clustered.interval and corrected.interval:
+        low = min(clustered.interval.low, corrected.interval.low)
+        high = max(clustered.interval.high, corrected.interval.high)
+        method = clustered.interval.method
+        wider = msgspec.structs.replace(clustered.interval, low=low, high=high, method=method)
+        corrected = msgspec.structs.replace(corrected, interval=wider)
     report.corrected_pass_rate = Estimate(
-        value=corrected.rate, interval=_limits(corrected.interval)
+        value=corrected.rate,
+        interval=_limits(corrected.interval),
+        method=corrected.interval.method if corrected.interval else UNSET,
     )
     notes = [f"corrected pass rate: {corrected.note}"] if corrected.note else []
     n_passed = agreement.both_pass + agreement.only_grader_passes

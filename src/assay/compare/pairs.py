@@ -1,5 +1,6 @@
 """Align several runs by prompt, and compare every two of them."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache, partial
 from itertools import combinations
@@ -12,7 +13,10 @@ from numpy.typing import NDArray
 from assay.compare.columns import Floats, Ints
 from assay.compare.packed import FEW, texts_at, union
 from assay.compare.runs import Run
+from assay.records.capture import NOT_RECORDED, Identity, identity_differences
+from assay.records.text import counted_noun
 from assay.stats.means import N_RESAMPLES
+from assay.stats.noise import Noise
 from assay.stats.paired import (
     Extremes,
     PairedDifference,
@@ -20,9 +24,11 @@ from assay.stats.paired import (
     compare_extremes,
     compare_rates,
     compare_scores,
+    with_judge,
+    with_noise,
 )
 from assay.stats.planning import advise_on_difference
-from assay.stats.rates import Bounds, bound_difference
+from assay.stats.rates import Bounds, bound_difference, excused_shares
 from assay.stats.sequential import (
     ExtremeLooks,
     Look,
@@ -30,7 +36,7 @@ from assay.stats.sequential import (
     look_at_rates,
     turn_of,
 )
-from assay.stats.significance import adjust_holm, chance_of_drop
+from assay.stats.significance import adjust_holm, chance_of_drop, losses_differ
 from assay.stats.verdict import Verdict, judge_difference
 
 type Places = Ints | slice
@@ -84,10 +90,11 @@ def align(runs: Sequence[Run]) -> Aligned:
     return Aligned(tuple(runs), list(number), where)
 
 
-def differences(aligned: Aligned, *, growing: bool = False) -> list[str]:
+def differences(aligned: Aligned, *, growing: bool = False, of_arms: bool = False) -> list[str]:
     """Name what differs between the runs beyond what is being compared.
 
     growing: trials are still to come, so that not every run has all prompts and trials.
+    of_arms: what the runs were made with differs on purpose.
     """
     notes: list[str] = []
     runs = aligned.runs
@@ -98,6 +105,7 @@ def differences(aligned: Aligned, *, growing: bool = False) -> list[str]:
             "and are left out of the pairs"
         )
     notes += _different_inputs(aligned)
+    notes += _changed(aligned)
     notes += _different_clusters(aligned)
     notes += _different_graders(runs)
     # A pooled baseline has more trials than any run, an allocated run unequally many: on purpose.
@@ -110,6 +118,7 @@ def differences(aligned: Aligned, *, growing: bool = False) -> list[str]:
     if mixed:
         notes.append("a run mixes agents or versions: " + _list(mixed))
     notes += _different_versions(runs)
+    notes += [] if of_arms else _different_settings(runs)
     notes += [
         f"{run.label}: {run.health.n_repeated} rows repeat an earlier id; the last row of each id "
         "is used"
@@ -126,7 +135,7 @@ def unlike(aligned: Aligned, a: int, b: int) -> list[str]:
     """
     run_a, run_b = aligned.runs[a], aligned.runs[b]
     both = align([run_a, run_b])
-    found = _different_inputs(both)
+    found = _different_inputs(both) + changed_prompts(both, 0, 1).words
     if (both.where >= 0).all():
         return found + _different_graders([run_a, run_b])
     return found + unlike_graders(run_a, run_b.label, run_b.graders)
@@ -155,6 +164,66 @@ def _different_inputs(aligned: Aligned) -> list[str]:
             labels = f"{aligned.runs[0].label} and {aligned.runs[b].label}"
             notes.append(f"{labels} have different inputs under the same id in {n} prompts")
     return notes
+
+
+class ChangedPrompts(msgspec.Struct, frozen=True):
+    """Prompts that two runs have under the same id, but that are not the same."""
+
+    inputs: list[str]
+    """Those that put something else to the agent."""
+    expectations: list[str]
+    """Those of which graders know another right answer."""
+    tasks: list[str]
+    """Those that bring other files, or another set-up."""
+
+    @property
+    def words(self) -> list[str]:
+        """What to say of them."""
+        said = {
+            "another right answer is expected": self.expectations,
+            "the files or the set-up are others": self.tasks,
+        }
+        return [f"{words} in {_named(ids)}" for words, ids in said.items() if ids]
+
+
+def changed_prompts(aligned: Aligned, a: int, b: int) -> ChangedPrompts:
+    """Find the prompts that are not the same in two runs."""
+    in_a, in_b = aligned.both(a, b)
+    run_a, run_b = aligned.runs[a], aligned.runs[b]
+
+    def differing(old: Ints, new: Ints) -> list[str]:
+        # Rows of other tools may not have what graders knew.
+        if any(not seen.any() and not run.identities for run, seen in ((run_a, old), (run_b, new))):
+            return []
+        places = np.flatnonzero(old[in_a] != new[in_b])
+        if not len(places):
+            return []
+        return texts_at(run_b.ids, places if isinstance(in_b, slice) else in_b[places])
+
+    made = [shared_identity(run) for run in (run_a, run_b)]
+    both_recorded = len({one.is_old for one in made if one is not None}) < 2
+    return ChangedPrompts(
+        inputs=differing(run_a.inputs, run_b.inputs),
+        expectations=differing(run_a.expectations, run_b.expectations),
+        tasks=differing(run_a.tasks, run_b.tasks) if both_recorded else [],
+    )
+
+
+def _named(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - _FEW_IDS} more" if len(ids) > _FEW_IDS else ""
+    return f"{counted_noun(len(ids), 'prompt')}: {', '.join(ids[:_FEW_IDS])}{more}"
+
+
+_FEW_IDS = 5
+
+
+def _changed(aligned: Aligned) -> list[str]:
+    """Say which prompts of other runs are not those of the first."""
+    return [
+        f"{aligned.runs[0].label} and {aligned.runs[b].label}: {words}"
+        for b in range(1, len(aligned.runs))
+        for words in changed_prompts(aligned, 0, b).words
+    ]
 
 
 def _different_clusters(aligned: Aligned) -> list[str]:
@@ -213,6 +282,39 @@ def _different_versions(runs: Sequence[Run]) -> list[str]:
     return notes
 
 
+def _different_settings(runs: Sequence[Run]) -> list[str]:
+    """Name what else two runs of the same agent were made with, by what their rows record."""
+    made = [shared_identity(run) for run in runs]
+    first, notes = made[0], list[str]()
+    for run, other in zip(runs[1:], made[1:], strict=True):
+        # Another agent, or another model, is what is being compared.
+        if first is None or other is None or first.adapter != other.adapter:
+            continue
+        between = f"{runs[0].label} and {run.label}"
+        # Graders and set-ups are compared by prompt.
+        same = {"model": first.model, "graders": first.graders, "setup": first.setup}
+        if found := identity_differences(first, msgspec.structs.replace(other, **same)):
+            notes.append(f"{between} were made with other settings: {'; '.join(found)}")
+        if first.is_old != other.is_old:
+            notes.append(f"{between}: {NOT_RECORDED}")
+    return notes
+
+
+def shared_identity(run: Run) -> Identity | None:
+    """Return what all rows of a run were made from, without what prompts bring along."""
+    found: list[Identity] = []
+    for text in run.identities:
+        with contextlib.suppress(msgspec.MsgspecError):
+            found.append(msgspec.json.decode(text, type=Identity))
+    if not found:
+        return None
+    own: dict[str, Any] = {}
+    for name in Identity.__struct_fields__[1:]:
+        if any(getattr(one, name) != getattr(found[0], name) for one in found):
+            own[name] = type(getattr(found[0], name))()
+    return msgspec.structs.replace(found[0], **own)
+
+
 def _list(values: dict[str, list[str]] | dict[str, list[int]]) -> str:
     return "; ".join(f"{label}: {', '.join(map(str, v))}" for label, v in values.items())
 
@@ -263,6 +365,8 @@ def compare_pairs(
     """
     every_two = combinations(range(len(aligned.runs)), 2)
     pairs = [_compare(aligned, a, b, seed, n_resamples) for a, b in every_two]
+    for pair in pairs:
+        pair.pass_rate = with_judge(pair.pass_rate, aligned.runs[0].judge, margin)
     if growing:
         for pair, (a, b) in zip(pairs, combinations(range(len(aligned.runs)), 2), strict=True):
             pair.bounds = pair.gate_bounds = _bounds(aligned, a, b, "both")
@@ -279,6 +383,10 @@ def compare_pairs(
             names=(pair.run_a, pair.run_b),
             extremes=extremes_of_pair(aligned, pair, "both" if growing else "either"),
         )
+    for pair, (a, b) in zip(pairs, combinations(range(len(aligned.runs)), 2), strict=True):
+        if changed := changed_prompts(aligned, a, b).words:
+            words = f"{pair.run_a} and {pair.run_b} cannot be compared: {'; '.join(changed)}"
+            pair.verdict = Verdict("not-enough-data", words)
     return pairs
 
 
@@ -292,8 +400,11 @@ def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> P
         run_a=run_a.label,
         run_b=run_b.label,
         n_shared=len(run_a.inputs[in_a]),
-        pass_rate=compare_rates(
-            _tallies(run_a, in_a), _tallies(run_b, in_b), seed=seed, clusters=clusters
+        pass_rate=with_noise(
+            compare_rates(
+                _tallies(run_a, in_a), _tallies(run_b, in_b), seed=seed, clusters=clusters
+            ),
+            noise_between(run_a, run_b),
         ),
         score=_compare_scores(run_a, run_b, in_a, in_b, clusters, seed),
         bounds=_bounds(aligned, a, b, "either"),
@@ -307,6 +418,12 @@ def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> P
         regressed_chance=flips.down_chance,
         improved_chance=flips.up_chance,
     )
+
+
+def noise_between(run_a: Run, run_b: Run) -> tuple[Noise, ...]:
+    """Return what the builds of a baseline add to the difference between two runs."""
+    known = [run.builds.noise for run in (run_a, run_b) if run.builds and run.builds.noise]
+    return (known[0].of_difference(*known[1:]),) if known else ()
 
 
 def _tallies(run: Run, places: Places) -> tuple[Ints, Ints]:
@@ -344,11 +461,12 @@ def look_at_pair(aligned: Aligned, pair: Pair) -> Look:
     a, b = _columns(aligned, pair)
     run_a, run_b = aligned.runs[a], aligned.runs[b]
     in_a, in_b = aligned.both(a, b)
-    return look_at_rates(
+    look = look_at_rates(
         (run_a.n_passed[in_a], run_a.n_measured[in_a]),
         (run_b.n_passed[in_b], run_b.n_measured[in_b]),
         None if run_a.clusters is None else run_a.clusters[in_a],
     )
+    return msgspec.structs.replace(look, noise=noise_between(run_a, run_b))
 
 
 def extreme_looks_at_pair(aligned: Aligned, pair: Pair) -> ExtremeLooks | None:
@@ -358,8 +476,11 @@ def extreme_looks_at_pair(aligned: Aligned, pair: Pair) -> ExtremeLooks | None:
     nothing. Otherwise they count as lost.
     """
     which: Which = "first" if count_out_of_turn(aligned, pair) else "both"
-    sides, clusters = _sides(aligned, *_columns(aligned, pair), which)
-    return look_at_extremes(*sides, clusters) if sides[0][2].size else None
+    a, b = _columns(aligned, pair)
+    sides, clusters = _sides(aligned, a, b, which, excused(aligned.runs[a], aligned.runs[b]))
+    found = look_at_extremes(*sides, clusters) if sides[0][2].size else None
+    runs = [aligned.runs[column] for column in _columns(aligned, pair)]
+    return found and found.with_noise(noise_between(*runs), runs[0].judge)
 
 
 def count_out_of_turn(aligned: Aligned, pair: Pair) -> int:
@@ -380,8 +501,16 @@ def extremes_of_pair(aligned: Aligned, pair: Pair, which: Which) -> Extremes | N
     a, b = _columns(aligned, pair)
     if not aligned.runs[a].n_measured.any() or not aligned.runs[b].n_measured.any():
         return None
-    sides, clusters = _sides(aligned, a, b, which)
-    return compare_extremes(*sides, clusters) if sides[0][2].size else None
+    sides, clusters = _sides(aligned, a, b, which, excused(aligned.runs[a], aligned.runs[b]))
+    found = compare_extremes(*sides, clusters) if sides[0][2].size else None
+    if found is None:
+        return None
+    run_a, run_b = aligned.runs[a], aligned.runs[b]
+    noise = noise_between(run_a, run_b)
+    worst, best = (
+        with_judge(with_noise(case, noise), run_a.judge, 0.0) for case in (found.worst, found.best)
+    )
+    return found._replace(worst=worst, best=best)
 
 
 def _columns(aligned: Aligned, pair: Pair) -> tuple[int, int]:
@@ -397,13 +526,32 @@ def _bounds(aligned: Aligned, a: int, b: int, which: Which) -> Bounds | None:
     return bound_difference(*sides) if sides[0][2].size else None
 
 
+def excused(run_a: Run, run_b: Run) -> tuple[float, float]:
+    """Return what share of the trials that the provider lost leaves nothing open in each run."""
+    lost = tuple(int(run.n_lost.sum()) for run in (run_a, run_b))
+    n_trials = run_a.health.n_trials, run_b.health.n_trials
+    differ = losses_differ(lost[0], n_trials[0], lost[1], n_trials[1])
+    return excused_shares((lost[0], lost[1]), n_trials, differ=differ)
+
+
 def _sides(
-    aligned: Aligned, a: int, b: int, which: Which
+    aligned: Aligned,
+    a: int,
+    b: int,
+    which: Which,
+    shares: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[tuple[_Tallies, _Tallies], Ints | None]:
-    """Return both runs as _planned does, over some of the prompts, and the prompts' clusters."""
+    """Return both runs as _planned does, over some of the prompts, and the prompts' clusters.
+
+    Of the trials that the provider lost, these shares count as not planned, unless all of a prompt
+    were lost.
+    """
     run_a, run_b = aligned.runs[a], aligned.runs[b]
     if aligned.same:
-        first, second = ((run.n_passed, run.n_measured, run.k) for run in (run_a, run_b))
+        first, second = (
+            (run.n_passed, run.n_measured, _without_excused(run, run.k, slice(None), share))
+            for run, share in zip((run_a, run_b), shares, strict=True)
+        )
         return (first, second), run_a.clusters
     here = aligned.where[:, [a, b]] >= 0
     chosen = {"either": here.any(axis=1), "first": here[:, 0], "both": here.all(axis=1)}[which]
@@ -411,17 +559,24 @@ def _sides(
     clusters = None
     if run_a.clusters is not None and run_b.clusters is not None:
         clusters = np.where(in_a >= 0, run_a.clusters[in_a], run_b.clusters[in_b])
-    return (_planned(run_a, in_a), _planned(run_b, in_b)), clusters
+    return (_planned(run_a, in_a, shares[0]), _planned(run_b, in_b, shares[1])), clusters
 
 
-def _planned(run: Run, where: Ints) -> _Tallies:
+def _without_excused(run: Run, planned: Ints, places: Places, share: float) -> Any:
+    if not share:
+        return planned
+    return planned - share * np.where(run.n_measured[places] > 0, run.n_lost[places], 0)
+
+
+def _planned(run: Run, where: Ints, share: float = 0.0) -> _Tallies:
     """Return passes, measured and planned trials; a prompt that is missing was not measured."""
     here, most = where >= 0, int(run.k.max())
     passed, measured = (
         np.where(here, run.n_passed[where], 0),
         np.where(here, run.n_measured[where], 0),
     )
-    return passed, measured, np.where(here, run.k[where], most)
+    planned = _without_excused(run, run.k[where], where, share)
+    return passed, measured, np.where(here, planned, most)
 
 
 def _advice(run_a: tuple[Ints, Ints], run_b: tuple[Ints, Ints]) -> str:

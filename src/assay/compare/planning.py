@@ -92,7 +92,7 @@ def _gate_chances(
         difficulty = Difficulty(request.rate or 0.0, request.icc)
         source = f"assumed: rate {difficulty.rate:g}, ICC {difficulty.icc:g}"
     chances = simulate_gate(
-        gate, difficulty, size, margin=request.margin, difference=request.difference
+        gate, difficulty, size, margin=request.margin, difference=abs(request.difference)
     )
     return {"source": source, **msgspec.to_builtins(chances)}
 
@@ -103,10 +103,10 @@ def chances_against(baseline: Run, request: PlanRequest) -> dict[str, Any]:
     measured = baseline.n_measured[baseline.n_measured > 0]
     chances = simulate_pooled_gate(
         difficulty,
-        measured,
-        np.full(len(measured), request.most_fresh),
+        (measured, np.full(len(measured), request.most_fresh)),
         margin=request.margin,
-        difference=request.difference,
+        difference=abs(request.difference),
+        builds=baseline.builds.noise if baseline.builds else None,
     )
     return {"source": source, **msgspec.to_builtins(chances)}
 
@@ -168,10 +168,15 @@ def _spread_of_two(runs: Sequence[Run]) -> PairedSpread:
 def spread_of_rates(
     rate: float, difference: float, *, icc: float = 0.5, correlation: float = 0.5
 ) -> tuple[PairedSpread, str]:
-    """Return the spread to expect from an assumed pass rate that goes up, or if it cannot, down."""
-    other = next((r for r in (rate + difference, rate - difference) if _is_rate(r)), None)
+    """Return the spread to expect from an assumed pass rate that goes up, or if it cannot, down.
+
+    A negative difference is a loss: from a high rate, that spreads the prompts more than a gain.
+    """
+    ways = (rate + difference, rate - difference) if difference > 0.0 else (rate + difference,)
+    other = next((r for r in ways if _is_rate(r)), None)
     if other is None:
-        msg = f"a pass rate of {rate:g} cannot go up or down by {difference:g}"
+        way = "up or down" if difference > 0.0 else "down"
+        msg = f"a pass rate of {rate:g} cannot go {way} by {abs(difference):g}"
         raise InputError(msg, hint="ask for a smaller --difference")
     other = min(1.0, max(0.0, other))
     spread = assume_spread(rate, other, icc=icc, prompt_correlation=correlation)

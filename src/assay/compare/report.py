@@ -3,17 +3,21 @@
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
+from assay import plugins
 from assay.compare import describe
 from assay.compare.builds import builds_section, read_builds
-from assay.compare.decided import kept_decision
+from assay.compare.calibration import calibration_for, uncorrected
+from assay.compare.decided import KeptDecision, kept_decision
 from assay.compare.head_to_head import (
+    Judged,
     Totals,
     capture_prompts,
+    judge_section,
     pairwise,
     pass_k,
     rank_statistically,
@@ -37,18 +41,31 @@ from assay.compare.pairs import (
 from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
 from assay.errors import InputError
 from assay.records.capture import cause_words
+from assay.records.experiment import Standing
 from assay.records.setup import ArmsProof, counted
 from assay.records.text import counted_noun
 from assay.records.trial.files import Kind, detect_kind
 from assay.stats.means import N_RESAMPLES
-from assay.stats.ranking import rank_runs
-from assay.stats.sequential import SequentialDecision, decide_gate, describe_use
+from assay.stats.ranking import RANKING_RESAMPLES, rank_runs
+from assay.stats.sequential import SequentialDecision, decide_gate, describe_use, judged_look
 from assay.stats.verdict import GateName, Outcome, VerdictCode, judge_gate
 
 _FEWEST_RANKED = 3
 NOT_ALIKE = "a gate compares like with like, but "
-type Judge = Callable[[Aligned], Totals]
+type Judge = Callable[[Aligned], Judged]
 """A user's own strategy."""
+
+
+class UnequalLosses(NamedTuple):
+    """Attempts that were lost in one arm more than in the other, and then made again.
+
+    What was lost may have been lost because of what the agent did; the attempt that replaced it
+    then says too much.
+    """
+
+    words: str
+    share: float
+    """Of the trials of both arms."""
 
 
 class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,8 +81,16 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     judge: Judge | None = None
     decisions: Mapping[str, SequentialDecision] = {}
     """What a sequential rule has decided about a run and the first one, by the run's label."""
+    unequal: Mapping[str, UnequalLosses] = {}
+    """Of an experiment, by the label of the arm: what was lost of it or of the control."""
+    standings: Mapping[str, Standing] = {}
+    """Of an experiment: the earlier looks at each arm, by its label."""
+    calibration: Path | None = None
+    """What is known of the errors of the runs' judge."""
     proof: ArmsProof | None = None
     """Of an experiment: how its arms differ, and whether a verdict is valid at all."""
+    now: datetime.datetime | None = None
+    """When the report is made; None is the present."""
     growing: bool = False
     """Whether trials are still to come: prompts that a run lacks are no fault of it then."""
 
@@ -98,37 +123,52 @@ class Comparison(msgspec.Struct):
         judged, found = self._judged_pairs(), list[tuple[Pair, str, str]]()
         self.sections["gate"] = []
         for pair in judged:
-            decision, n_trials = self._decision(pair, margin, len(judged))
-            outcome, words = str(decision.outcome), decision.words
-            if outcome == "go-on" and (n_absent := count_out_of_turn(self.aligned, pair)):
-                words += f"; {_absent_words(pair, n_absent)}"
-            if refused := self._unhealthy(pair) or self._unlike(pair):
+            decision, n_trials, kept = self._decision(pair, margin, len(judged))
+            outcome, words = self._open_words(pair, decision)
+            # What changed was known to the gate that decided: it has set that aside.
+            unlike = self._unlike(pair) if kept is None else None
+            if kept is not None:
+                outcome, words = kept.verdict, kept.reason
+            if refused := self._unhealthy(pair) or unlike:
                 outcome, words = "cannot-judge", refused
             use = describe_use(decision, n_trials)
             self.sections["gate"].append(
                 {"gate": "regression", "runA": pair.run_a, "runB": pair.run_b}
                 | {"outcome": outcome, "words": words}
                 | {"sequential": msgspec.to_builtins(use)}
+                | _kept_section(kept)
             )
-            self._replace_verdict(pair, decision, margin)
+            if unlike is None:
+                self._replace_verdict(pair, decision, margin)
             found.append((pair, outcome, words))
         self.sections["notes"].append(
             "intervals and p-values of the tables hold for one look; the gate holds at every look"
         )
         return found
 
-    def _decision(self, pair: Pair, margin: float, n_judged: int) -> tuple[SequentialDecision, int]:
+    def _open_words(self, pair: Pair, decision: SequentialDecision) -> tuple[str, str]:
+        """Return what a look says, and what is still to run."""
+        outcome, words = str(decision.outcome), decision.words
+        if decision.n_unmeasured:
+            words += f"; {_RUN_AGAIN}"
+        if outcome == "go-on" and (n_absent := count_out_of_turn(self.aligned, pair)):
+            words += f"; {_absent_words(pair, n_absent)}"
+        return outcome, words
+
+    def _decision(
+        self, pair: Pair, margin: float, n_judged: int
+    ) -> tuple[SequentialDecision, int, KeptDecision | None]:
         """Return what trials --until decided found of these very files, or look now."""
         first, second = (self._run(label).path for label in (pair.run_a, pair.run_b))
         if n_judged == 1 and (kept := kept_decision(first, second, margin)):
-            return kept.decision, kept.n_trials
+            return kept.decision, kept.n_trials, kept
         decision = decide_gate(
-            look_at_pair(self.aligned, pair),
+            judged_look(look_at_pair(self.aligned, pair), self._run(pair.run_a).judge, margin),
             margin=margin,
             extremes=extreme_looks_at_pair(self.aligned, pair),
             n_judged=n_judged,
         )
-        return decision, self.sections["health"][pair.run_b]["graded"]
+        return decision, self.sections["health"][pair.run_b]["graded"], None
 
     def _run(self, label: str) -> Run:
         return next(run for run in self.aligned.runs if run.label == label)
@@ -141,10 +181,10 @@ class Comparison(msgspec.Struct):
         for shown in (*self.sections["verdict"], *self.sections["pairs"]):
             if (shown["runA"], shown["runB"]) != (pair.run_a, pair.run_b):
                 continue
-            if "verdict" in shown:
-                shown["verdict"] = new
-            else:  # an unhealthy measurement keeps its own words
+            if "verdict" not in shown:
                 shown |= new if shown["healthy"] else {}
+            elif self._unhealthy(pair) is None:
+                shown["verdict"] = new
 
     def _judged_pairs(self) -> list[Pair]:
         return [p for p in self.pairs if p.run_a == self.sections["meta"]["runs"][0]]
@@ -201,6 +241,7 @@ def load_runs(
     runs = []
     for label, path in named:
         announce(label, path)
+        plugins.check_output(path)
         run = load_run(label, path, kinds[0], category_key)
         if cluster_key is not None:
             run.clusters = number_clusters(run, cluster_key)
@@ -214,8 +255,15 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
         run.builds = read_builds(run)
     aligned = align(runs)
     trials = runs[0].kind == "trials"
-    warnings = differences(aligned, growing=options.growing)
-    totals = _totals(aligned, options)
+    # The arms of an experiment differ on purpose, and its proof says in what.
+    warnings = differences(aligned, growing=options.growing, of_arms=options.proof is not None)
+    judged = options.judge(aligned) if options.judge is not None else None
+    totals = judged.totals if judged is not None else _totals(aligned, options)
+    errors, judge_words = None, uncorrected(runs)
+    if not options.decisions:  # an experiment has decided already, by verdicts as they are
+        errors, judge_words = calibration_for(runs, options.calibration)
+    for run in runs:
+        run.judge = errors
     pairs = compare_pairs(
         aligned,
         margin=options.margin,
@@ -228,14 +276,19 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     }
     sections: dict[str, Any] = {
         **({"proof": msgspec.to_builtins(options.proof)} if options.proof else {}),
+        **({"edits": msgspec.to_builtins(options.standings)} if options.standings else {}),
+        **_judge_sections(aligned, judged, health),
         "verdict": [_verdict(pair, health, options) for pair in pairs],
         "health": health,
-        "notes": list(warnings),
+        "notes": [*warnings, *([judge_words] if judge_words else [])],
         "meta": _meta(aligned, totals, options),
     }
     of_kind = _trials_sections if trials else _capture_sections
     sections |= of_kind(aligned, totals, options)
     sections["pairs"] = [msgspec.to_builtins(pair) for pair in pairs]
+    for pair, verdict in zip(sections["pairs"], sections["verdict"], strict=True):
+        if verdict.get("code") == "not-enough-data":
+            pair["verdict"] = {k: v for k, v in verdict.items() if k in _VERDICT_FIELDS}
     sections["variance"] = {run.label: describe.describe_variance(run) for run in runs}
     sections["categories"] = {run.label: describe.describe_categories(run) for run in runs}
     if any(run.measures for run in runs):
@@ -244,7 +297,7 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
         sections["ranking"] = _ranking(aligned, options)
     return Comparison(
         sections=sections,
-        rows=lambda: trials_prompts(aligned) if trials else capture_prompts(aligned, totals),
+        rows=lambda: (trials_prompts if trials else capture_prompts)(aligned, totals, judged),
         rows_key=("perPrompt",) if trials else ("headToHead", "prompts"),
         pairs=pairs,
         warnings=warnings,
@@ -252,9 +305,16 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     )
 
 
+def _judge_sections(
+    aligned: Aligned, judged: Judged | None, health: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    if judged is None:
+        return {}
+    problems = {label: found["problems"] for label, found in health.items()}
+    return {"judge": judge_section(aligned, judged, problems)}
+
+
 def _totals(aligned: Aligned, options: CompareOptions) -> Totals:
-    if options.strategy == "custom" and options.judge is not None:
-        return options.judge(aligned)
     if options.strategy == "statistical":
         return [rank_statistically(run) for run in aligned.runs]
     weights = weights_of(options.weights, aligned.runs[0].kind)
@@ -263,11 +323,9 @@ def _totals(aligned: Aligned, options: CompareOptions) -> Totals:
 
 def _meta(aligned: Aligned, totals: Totals, options: CompareOptions) -> dict[str, Any]:
     runs = aligned.runs
-    newest_s = max(run.path.stat().st_mtime for run in runs)
-    newest = datetime.datetime.fromtimestamp(newest_s, tz=datetime.UTC)
+    now = options.now or datetime.datetime.now(datetime.UTC)
     meta: dict[str, Any] = {
-        # The age of the newest input, not of this report: the same files give the same bytes.
-        "generatedAt": newest.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "generatedAt": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "runs": [run.label for run in runs],
         "promptCount": len(aligned.ids),
     }
@@ -283,6 +341,8 @@ def _meta(aligned: Aligned, totals: Totals, options: CompareOptions) -> dict[str
         meta["clusters"] = n_clusters
     return meta | {
         "strategy": options.strategy,
+        **_strategy(options, runs[0].kind),
+        "intervals": interval_words(options.n_resamples),
         "margin": options.margin,
         "seed": options.seed,
         **({"bootstrapIterations": options.n_resamples} if options.n_resamples else {}),
@@ -294,6 +354,35 @@ def _meta(aligned: Aligned, totals: Totals, options: CompareOptions) -> dict[str
             for run in runs
         },
     }
+
+
+_STRATEGIES = {
+    ("statistical", "capture"): "statistical: the higher score wins a prompt",
+    ("statistical", "trials"): "statistical: the higher median of resampled pass@k wins a prompt",
+}
+
+
+def _strategy(options: CompareOptions, kind: Kind) -> dict[str, Any]:
+    """Say how the winner of a prompt is found, with the weights, and which of them were set."""
+    if options.strategy != "weighted":
+        said = _STRATEGIES.get((options.strategy, kind), "custom: the judge ranks the runs")
+        return {"strategyWords": said}
+    by_variable = weights_of(options.weights, kind)
+    weights = {name.removeprefix("COMPARE_").lower(): w for name, w in by_variable.items()}
+    shown = ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
+    named = [name for name in by_variable if name in options.weights]
+    given = f" (set by {', '.join(named)})" if named else ""
+    return {"weights": weights, "strategyWords": f"weighted: {shown}{given}"}
+
+
+def interval_words(n_resamples: int | None) -> str:
+    """Say which intervals COMPARE_BOOTSTRAP_ITERATIONS changes, and which it does not."""
+    return (
+        "Intervals of time, cost and tokens (of 8 to 1000 prompts) resample the prompts "
+        f"{n_resamples or N_RESAMPLES} times, those of a ranking "
+        f"{n_resamples or RANKING_RESAMPLES} times. Intervals of pass rate, score, pass@k, pass^k "
+        "and their differences are computed, not resampled."
+    )
 
 
 def _in_all(aligned: Aligned, totals: Totals) -> int:
@@ -328,6 +417,7 @@ def _trials_sections(aligned: Aligned, totals: Totals, options: CompareOptions) 
         "capability": {run.label: describe.describe_capability(run) for run in runs},
         "reliability": {run.label: describe.describe_trial_reliability(run) for run in runs},
         "flakiness": {run.label: describe.describe_flakiness(run) for run in runs},
+        "completion": {run.label: describe.describe_completion(run) for run in runs},
     }
     quality = {run.label: describe.describe_trial_quality(run) for run in runs}
     if any(quality.values()):
@@ -355,8 +445,12 @@ def _ranking(aligned: Aligned, options: CompareOptions) -> list[dict[str, Any]]:
         here = aligned.where[:, column]
         table[here >= 0, column] = run.mean_of(run.score)[here[here >= 0]]
     measured = ~np.isnan(table)
-    draws = {} if options.n_resamples is None else {"n_resamples": options.n_resamples}
-    ranked = rank_runs(np.nan_to_num(table), seed=options.seed, measured=measured, **draws)
+    ranked = rank_runs(
+        np.nan_to_num(table),
+        seed=options.seed,
+        measured=measured,
+        n_resamples=options.n_resamples or RANKING_RESAMPLES,
+    )
     labels = [run.label for run in aligned.runs]
     return [msgspec.to_builtins(row) | {"run": labels[row.run]} for row in ranked]
 
@@ -365,32 +459,85 @@ def _verdict(
     pair: Pair, health: dict[str, dict[str, Any]], options: CompareOptions
 ) -> dict[str, Any]:
     """Return the verdict, and in its words whether the runs can be believed: many read no more."""
-    verdict = {"runA": pair.run_a, "runB": pair.run_b}
+    verdict: dict[str, Any] = {"runA": pair.run_a, "runB": pair.run_b}
     verdict |= msgspec.to_builtins(pair.verdict) if pair.verdict else {}
     decision = options.decisions.get(pair.run_b)
     if decision is not None and pair.run_a == next(iter(health)):
         verdict |= _decided(pair, decision)
+    unequal = options.unequal.get(pair.run_b)
+    if unequal is not None and _is_turned(verdict, pair, decision, unequal.share):
+        words = f"not decided: {unequal.words} could turn it (without them, {verdict['words']})"
+        verdict |= {"code": "not-enough-data", "words": words, "nMorePrompts": None}
     unhealthy = {
         label: "; ".join(health[label]["problems"])
         for label in (pair.run_a, pair.run_b)
         if not health[label]["healthy"]
     }
+    proof = options.proof
     if unhealthy:
         why = ", ".join(f"{label}: {problems}" for label, problems in unhealthy.items())
-        verdict["words"] = f"UNHEALTHY ({why}): {verdict.get('words', 'not judged')}"
-    proof = options.proof
+        words = f"UNHEALTHY ({why}): no verdict"
+        verdict |= {"code": "not-enough-data", "words": words, "nMorePrompts": None}
+    elif verdict.get("nUnmeasured"):
+        verdict["words"] += f"; {_RUN_AGAIN if proof is None else SAME_COMMAND}"
     if proof is not None and not proof.valid:
-        verdict["words"] = f"{proof.verdict}: {verdict.get('words', 'not judged')}"
-    return verdict | {"healthy": not unhealthy and (proof is None or proof.valid)}
+        words = f"{proof.verdict}: no verdict"
+        verdict |= {"code": "not-enough-data", "words": words, "nMorePrompts": None}
+    standing = options.standings.get(pair.run_b)
+    is_valid = not unhealthy and (proof is None or proof.valid)
+    if standing is not None and is_valid and pair.run_a == next(iter(health)):
+        verdict |= _among_edits(pair, verdict, standing)
+    return verdict | {"healthy": is_valid}
+
+
+def _among_edits(pair: Pair, verdict: dict[str, Any], standing: Standing) -> dict[str, Any]:
+    """Return code and words of a verdict that is not the first about its question."""
+    code, words = standing.code(verdict.get("code", "")), str(verdict.get("words", "not judged"))
+    if code == "promising":
+        words = words.replace(f"{pair.run_b} is better than", f"{pair.run_b} is promising against")
+    more = f"; {standing.words}" if standing.words else ""
+    return {"code": code, "words": f"{words}{more}"}
+
+
+_VERDICT_FIELDS = ("code", "words", "nMorePrompts", "nUnmeasured")
+_RUN_AGAIN = "the commands that made the runs run these trials again with --resume"
+SAME_COMMAND = "the same command runs these trials again"
+
+
+def _is_turned(
+    verdict: dict[str, Any], pair: Pair, decision: SequentialDecision | None, share: float
+) -> bool:
+    """Whether attempts that were lost could have made better or worse of nothing."""
+    known = decision.interval if decision is not None else None
+    interval = known or pair.pass_rate.interval
+    if interval is None or verdict.get("code") not in ("better", "worse"):
+        return False
+    least = interval.low if verdict["code"] == "better" else -interval.high
+    return least <= share
 
 
 def _decided(pair: Pair, decision: SequentialDecision) -> dict[str, Any]:
     """Return code and words of a decision in place of a verdict that looking often would spoil."""
     if not decision.is_decided:
-        return {"code": "not-enough-data", "words": f"not decided: {decision.words}"}
+        verdict = {"code": "not-enough-data", "words": f"not decided: {decision.words}"}
+        return verdict | {"nUnmeasured": decision.n_unmeasured or None}
     against = "the same as" if decision.outcome == "same" else f"{decision.outcome} than"
     words = f"{pair.run_b} is {against} {pair.run_a}: {decision.words}"
     return {"code": decision.outcome, "words": words}
+
+
+def _kept_section(kept: KeptDecision | None) -> dict[str, Any]:
+    """What a gate knew beside its decision: what was set aside, who accepted it, the anchor."""
+    if kept is None:
+        return {}
+    anchor = kept.anchor
+    found = {
+        "setAside": kept.set_aside or None,
+        "accepted": kept.consent and kept.consent.words,
+        "anchor": anchor
+        and {"name": anchor.name, "outcome": anchor.outcome, "words": anchor.words},
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _code_of(decision: SequentialDecision, margin: float) -> VerdictCode:
@@ -417,6 +564,12 @@ _MOST_NOT_MEASURED = 0.10
 _MOST_GRADER_FAILURES = 0.05
 _FEW_IDS = 3
 _MOST_IDS = 100
+
+
+def problems_of(run: Run) -> list[str]:
+    """Say why a run by itself cannot be believed; nothing if it can."""
+    found: list[str] = check_health(align([run]), 0)["problems"]
+    return found
 
 
 def check_health(aligned: Aligned, run_number: int, *, growing: bool = False) -> dict[str, Any]:

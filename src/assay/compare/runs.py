@@ -72,6 +72,9 @@ _LIMITS = (
 """Column, least, most, and what to say beyond them."""
 
 
+_PROVIDER = Cause.PROVIDER.value
+
+
 class SetupProblem(msgspec.Struct, frozen=True):
     """Something that the agent did not have although it was asked for."""
 
@@ -124,6 +127,10 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     """Whether prompts have unequal numbers of trials on purpose."""
     builds: Any = None
     """The builds of a pooled baseline; None if it is none, or was not looked at."""
+    judge: Any = None
+    """The errors of the judge that gave the verdicts; None if they are not known."""
+    identities: list[str] = []
+    """What the rows were made from, as JSON; the first ones, if there are many."""
     measures: dict[str, float] = {}
     """Means over the trials of what the grader measured besides the score."""
 
@@ -131,6 +138,16 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     def inputs(self) -> Ints:
         """Fingerprint of the input of each prompt."""
         return self._whole("inputs")
+
+    @property
+    def expectations(self) -> Ints:
+        """Fingerprint of what graders know of the right answer to each prompt."""
+        return self._whole("expectations")
+
+    @property
+    def tasks(self) -> Ints:
+        """Fingerprint of the files and the set-up that each prompt brings along."""
+        return self._whole("tasks")
 
     @property
     def categories(self) -> Ints:
@@ -250,6 +267,16 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
         """Unbiased pass@k and pass^k, for every k."""
         return average_pass_k(self.n_passed, self.n_measured, self.k, clusters=self.clusters)
 
+    @property
+    def lost(self) -> Any:
+        """Whether the provider kept a trial from being measured."""
+        return self._column("lost")
+
+    @cached_property
+    def n_lost(self) -> Ints:
+        """Trials of each prompt that the provider kept from being measured."""
+        return self._count(self.lost)
+
     def mean_of(self, column: Floats) -> Floats:
         """Mean over the trials of each prompt; NaN where none has a value."""
         if self._one_trial_each:
@@ -365,6 +392,7 @@ def make_run(
     health = grades.health(kept)
     health.n_repeated = int((~last).sum())
     trials |= {"passed": grades.passed, "score": grades.score, "timed_out": grades.timed_out}
+    trials["lost"] = grades.lost
     del grades
     setups = trials["setup"]
     if health.n_repeated:
@@ -386,6 +414,7 @@ def make_run(
         graders=facts.graders,
         agents=facts.agents,
         allocated=facts.allocated,
+        identities=facts.identities,
         measures={name: total / n for name, (n, total) in facts.measures.items()},
     )
     if run.richness is None and run.kind == "capture" and facts.shows_work and run.n_steps.any():
@@ -418,6 +447,8 @@ def _setup_problems(setups: list[Problems], numbers: Ints, run: Run) -> list[Set
 
 _ROW_COLUMNS = {
     "inputs": "input",
+    "expectations": "expectation",
+    "tasks": "task",
     "categories": "category",
     "k": "k",
     "n_trials": "n_trials",
@@ -435,6 +466,7 @@ _TRIAL_COLUMNS = (
     "n_steps",
     "tool_error",
     "complete",
+    "lost",
 )
 
 
@@ -451,6 +483,8 @@ class _Grades:
         scored = not np.isnan(self.score).all()
         failed = failed_ungraded(trials, causes)
         self._not_measured = ungraded & ~(self._by_agent & ~trials["answered"])
+        provider = causes.index(_PROVIDER) if _PROVIDER in causes else -1
+        self.lost = self._not_measured & (cause == provider)
         if ungraded.all():
             self.score[:] = nan
         self.passed[failed] = self.score[failed] = 0.0

@@ -75,12 +75,8 @@ def draw_sheet(rows: RowFile, size: int, seed: int, key: str) -> RowSample:
         stratum = (row.score.pass_, str((row.metadata or {}).get(key)))
         reservoir = reservoirs.setdefault(stratum, _Reservoir(size, f"sheet:{seed}"))
         reservoir.offer(row.id, spot)
-    counts = _shares(size, [reservoir.n_offered for reservoir in reservoirs.values()])
-    spots = [
-        spot
-        for reservoir, n in zip(reservoirs.values(), counts, strict=True)
-        for spot in reservoir.drawn(n)
-    ]
+    counts = _stratified(size, {k: one.n_offered for k, one in reservoirs.items()}, seed)
+    spots = [spot for key, n in counts.items() for spot in reservoirs[key].drawn(n)]
     return RowSample(
         spots=sorted(spots, key=lambda spot: _hash(f"order:{seed}", str(spot.offset))),
         n_rows=sum(reservoir.n_offered for reservoir in reservoirs.values()),
@@ -115,16 +111,42 @@ def _hash(salt: str, text: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{salt}:{text}".encode(), digest_size=8).digest())
 
 
-def _shares(size: int, counts: list[int]) -> list[int]:
-    """Split a number in proportion to counts, by the largest remainder method."""
-    total = sum(counts)
+type _Stratum = tuple[bool, str]
+"""Verdict and category."""
+
+
+def _stratified(size: int, counts: dict[_Stratum, int], seed: int) -> dict[_Stratum, int]:
+    """Share out a sample: in proportion to verdicts first, then to categories.
+
+    Every verdict gets a row, and every category of it if there are enough: of 60 categories with
+    few failures each, shares of all strata at once would be rows that passed only.
+    """
+    verdicts = {v: sum(n for key, n in counts.items() if key[0] == v) for v, _ in counts}
+    found: dict[_Stratum, int] = {}
+    for verdict, n in _shares(size, verdicts, seed).items():
+        own = {key: count for key, count in counts.items() if key[0] == verdict}
+        found |= _shares(n, own, seed)
+    return {key: found[key] for key in counts}
+
+
+def _shares[K](size: int, counts: dict[K, int], seed: int) -> dict[K, int]:
+    """Split a number in proportion to counts, by the largest remainder method.
+
+    If there is enough for all, each gets at least 1. Equal remainders are drawn by hash.
+    """
+    total = sum(counts.values())
     if size >= total:
-        return counts
-    exact = [size * count / total for count in counts]
-    whole = [int(share) for share in exact]
-    by_remainder = sorted(range(len(counts)), key=lambda i: (whole[i] - exact[i], i))
-    for i in by_remainder[: size - sum(whole)]:
-        whole[i] += 1
+        return dict(counts)
+    exact = {key: size * count / total for key, count in counts.items()}
+    least = 1 if size >= len(counts) else 0
+    whole = {key: max(least, int(share)) for key, share in exact.items()}
+    order = sorted(
+        counts, key=lambda key: (whole[key] - exact[key], _hash(f"share:{seed}", str(key)))
+    )
+    for key in order[: max(0, size - sum(whole.values()))]:
+        whole[key] += 1
+    while sum(whole.values()) > size:  # those that got a first row take it from the largest
+        whole[max(whole, key=lambda key: whole[key] - exact[key])] -= 1
     return whole
 
 

@@ -32,11 +32,17 @@ class ReportMeta(_Shape, kw_only=True):
     """What was compared, and how."""
 
     generated_at: str
-    """Age of the newest input, ISO 8601."""
+    """When the report was made, ISO 8601."""
     runs: list[str]
     prompt_count: int
     prompts_with_all_runs: int | UnsetType = UNSET
     strategy: str | UnsetType = UNSET
+    weights: dict[str, float] | UnsetType = UNSET
+    """Of the strategy weighted."""
+    strategy_words: str | UnsetType = UNSET
+    """How the winner of a prompt is found."""
+    intervals: str | UnsetType = UNSET
+    """Which intervals are made by resampling."""
     margin: float | UnsetType = UNSET
     seed: int | UnsetType = UNSET
     bootstrap_iterations: int | UnsetType = UNSET
@@ -125,15 +131,20 @@ class PerformanceMetrics(_Shape, kw_only=True):
     tokens: Amount | UnsetType = UNSET
 
 
-class ReliabilityMetrics(_Shape, kw_only=True):
+class CompletionMetrics(_Shape, kw_only=True):
     """How often tools failed, time ran out, and trials completed."""
 
-    type: Literal["run"]
     tool_errors: int
     completion_rate: float
     tool_error_rate: float | UnsetType = UNSET
     timeouts: int | UnsetType = UNSET
     timeout_rate: float | UnsetType = UNSET
+
+
+class ReliabilityMetrics(CompletionMetrics, kw_only=True):
+    """How often tools failed, time ran out, and trials completed."""
+
+    type: Literal["run"]
 
 
 class TrialsReliabilityIntervals(_Shape, kw_only=True):
@@ -214,6 +225,8 @@ class PromptComparison(_Shape, kw_only=True):
     scores: ByRun[float | None]
     latencies: ByRun[float | None]
     had_errors: ByRun[bool]
+    reasoning: str | UnsetType | None = UNSET
+    """What the judge of --strategy custom said."""
 
 
 class TrialsPromptComparison(_Shape, kw_only=True):
@@ -225,6 +238,39 @@ class TrialsPromptComparison(_Shape, kw_only=True):
     pass_at_k: ByRun[float | None]
     pass_exp_k: ByRun[float | None]
     flakiness: ByRun[float | None]
+    overall_winner: str | UnsetType | None = UNSET
+    """By the strategy."""
+    reasoning: str | UnsetType | None = UNSET
+    """What the judge of --strategy custom said."""
+
+
+class Preference(PairwiseComparison, kw_only=True):
+    """Which of two runs a judge prefers."""
+
+    preferred: str | None
+    p_value: float | None
+    """Of a sign test on the prompts won by either."""
+    words: str
+    healthy: bool
+
+
+class JudgeReason(_Shape, kw_only=True):
+    """What a judge said of a prompt."""
+
+    id: str
+    winner: str | None
+    reasoning: str | None
+
+
+class JudgeReport(_Shape, kw_only=True):
+    """What the judge of --strategy custom decided."""
+
+    grader: str
+    asked: int
+    """How many prompts it ranked."""
+    verdict: list[Preference]
+    reasons: list[JudgeReason]
+    """Of the first prompts; all stand with their prompts."""
 
 
 class HeadToHead(_Shape, kw_only=True):
@@ -250,6 +296,7 @@ class PairVerdict(_Shape, kw_only=True):
     code: VerdictCode | UnsetType = UNSET
     words: str | UnsetType = UNSET
     n_more_prompts: int | UnsetType | None = UNSET
+    n_unmeasured: int | UnsetType | None = UNSET
     healthy: bool
 
 
@@ -310,6 +357,7 @@ class GateOutcome(_Shape, kw_only=True):
 
 class _Report(_Shape, kw_only=True):
     proof: ArmsProof | UnsetType = UNSET
+    judge: JudgeReport | UnsetType = UNSET
     gate: list[GateOutcome] | UnsetType = UNSET
     verdict: list[PairVerdict] | UnsetType = UNSET
     health: ByRun[RunHealth] | UnsetType = UNSET
@@ -338,6 +386,7 @@ class TrialsComparisonReport(_Report, kw_only=True):
     capability: ByRun[CapabilityMetrics]
     reliability: ByRun[TrialsReliabilityMetrics]
     flakiness: ByRun[FlakinessMetrics]
+    completion: ByRun[CompletionMetrics] | UnsetType = UNSET
     quality: ByRun[TrialsQualityMetrics | None] | UnsetType = UNSET
     performance: ByRun[PerformanceMetrics]
     head_to_head: TrialsHeadToHead

@@ -16,7 +16,7 @@ from assay.export.messages import (
     sharegpt,
 )
 from assay.export.table import TableRow, table_row
-from assay.pipeline.prompts import fits
+from assay.pipeline.prompts import fits_all
 from assay.records.reports import ExportSummary
 from assay.records.rows import RowFile, Spot
 from assay.records.spec import Prompt
@@ -39,7 +39,7 @@ class TrialFilter(msgspec.Struct, frozen=True, kw_only=True):
     def why_not(self, trial: Trial) -> str | None:
         """Say why a trial is left out, if it is."""
         prompt = Prompt(id=trial.id, input=trial.input, metadata=trial.metadata)
-        if not all(fits(prompt, text) for text in self.filters):
+        if not fits_all(prompt, self.filters):
             return "another prompt than --filter names"
         if (self.only or self.min_score is not None) and trial.verdict is None:
             return _unmeasured(trial) or "not graded"

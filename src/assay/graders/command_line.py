@@ -3,10 +3,11 @@
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 from assay.errors import InputError
-from assay.graders.frozen import FrozenFile, FrozenFiles, Where, program_env
+from assay.graders.frozen import FrozenFile, FrozenFiles, Where, mentions_git, program_env
 from assay.plugin import Finished, Host, Trial
 
 _INTERPRETER = re.compile(
@@ -46,17 +47,26 @@ class CommandLine:
                 self._frozen = FrozenFiles([self.script])
                 break
 
-    def run(self, host: Host, cwd: str, timeout_s: float) -> Finished:
+    @property
+    def mentions_git(self) -> bool:
+        """Whether the command, or its script, may ask git."""
+        script = [self.script.content] if self.script is not None else []
+        return mentions_git(*map(os.fsencode, self.words), *script)
+
+    def run(
+        self, host: Host, cwd: str, timeout_s: float, env: Mapping[str, str] | None = None
+    ) -> Finished:
         """Run the command to its end, or to the timeout."""
         script, twin = self.script, self._twin(cwd)
+        variables = program_env(env)
         if script is None:
-            return host.run(self._argv, cwd=cwd, env=program_env(), timeout_s=timeout_s)
+            return host.run(self._argv, cwd=cwd, env=variables, timeout_s=timeout_s)
 
         def run_script(where: Where) -> Finished:
             path = where(script.path)
             word = self.words[self._at] if path == str(twin) else path
             argv = [*self._argv[: self._at], word, *self._argv[self._at + 1 :]]
-            return host.run(argv, cwd=cwd, env=program_env(), timeout_s=timeout_s)
+            return host.run(argv, cwd=cwd, env=variables, timeout_s=timeout_s)
 
         done = self._frozen.use(run_script, twin)
         script.refuse_changes(cwd)

@@ -8,19 +8,21 @@ Always running copies would not do: a grader may keep a cache beside itself, and
 what the agent has written there. Python code is not started but loaded (python_file.py).
 """
 
+import ast
 import hashlib
 import os
 import re
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from assay.errors import AssayError, InputError, Interrupted, PluginError
 from assay.records.files import temporary_folder
+from assay.records.once import made_once
 
 type Stamp = tuple[int, ...]
 """What the file system says about a file. The time of the last change cannot be set back."""
@@ -35,19 +37,79 @@ _SKIPPED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
 _IMPORTED = (".py", ".js", ".mjs", ".cjs", ".ts", ".mts")
 """Files that a program may name without this part."""
 _SCRIPTS = (*_IMPORTED, ".sh", ".rb", ".pl")
+_OF_RUNS = (".jsonl", ".html", ".md", ".log")
+"""Files that runs write, and which a comment in a grader may name."""
 _folders: list[AbstractContextManager[str]] = []
 """Of copies that were run; they are removed when the process ends."""
 
 
-def program_env() -> dict[str, str]:
+def imported_sources(path: Path, content: bytes) -> list[bytes]:
+    """Return the modules beside a Python file that it imports, and those that they import.
+
+    They are part of the grader: its verdicts change with them.
+    """
+    top, found = path.parent, {path: content}
+    left = [path]
+    while left and len(found) < _MOST_FILES:
+        file = left.pop()
+        for name in _imported_names(found[file], file.parent.relative_to(top).parts):
+            base = top.joinpath(*name)
+            for module in (base.with_suffix(".py"), base / "__init__.py"):
+                if module not in found and stamp(module):
+                    found[module] = module.read_bytes()
+                    left.append(module)
+    modules = [found[module] for module in sorted(found) if module != path]
+    return [*modules, *named_data(top, found.values())]
+
+
+def named_data(folder: Path, texts: Iterable[bytes]) -> list[bytes]:
+    """Return the data beside a grader that its code names in full, as in "words.json"."""
+    whole, found = b"\n".join(texts), []
+    for entry in entries(folder):
+        name = os.fsencode(entry.name)
+        suffix = Path(entry.name).suffix
+        is_data = suffix and suffix not in (*_IMPORTED, *_OF_RUNS)
+        if is_data and re.search(rb"(?<![\w.-])" + re.escape(name) + rb"(?![\w-])", whole):
+            about = stamp(entry.path)
+            if about and about[3] <= _MOST_BYTES:
+                found.append(Path(entry.path).read_bytes())
+    return found
+
+
+def _imported_names(content: bytes, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the names that Python code may import, from the folder of its main file."""
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (tuple(alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else ()
+            name = (*above, *(node.module.split(".") if node.module else ()))
+            yield from (name, *((*name, alias.name) for alias in node.names))
+
+
+def program_env(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a grader's program: no bytecode beside its modules is used.
 
     Python takes bytecode for that of a module if it names the module's size and time.
     """
-    return {"PYTHONPYCACHEPREFIX": _bytecode_folder(), **os.environ}
+    return {"PYTHONPYCACHEPREFIX": _bytecode_folder(), **os.environ, **(more or {})}
 
 
-@cache
+_GIT = re.compile(rb"\bgit\b", re.IGNORECASE)
+
+
+def mentions_git(*texts: bytes, files: Iterable[Path] = ()) -> bool:
+    """Whether code may ask git: the repository for it takes some time before each trial."""
+    return any(map(_GIT.search, texts)) or any(
+        _GIT.search(path.read_bytes()) for path in files if stamp(path)
+    )
+
+
+@made_once
 def _bytecode_folder() -> str:
     """Make a folder in which Python keeps the bytecode of all programs of this run."""
     folder = temporary_folder("assay-bytecode-")

@@ -13,7 +13,15 @@ from typing import Any
 import msgspec
 
 from assay.errors import InputError, Interrupted, PluginError
-from assay.graders.frozen import SETTINGS, FrozenFile, FrozenFiles, Where, stamp
+from assay.graders.frozen import (
+    SETTINGS,
+    FrozenFile,
+    FrozenFiles,
+    Where,
+    mentions_git,
+    named_data,
+    stamp,
+)
 from assay.graders.program import check_value, question
 from assay.graders.python_code import fingerprint, only_answer
 from assay.plugin import Grader, Host, Served, Trial
@@ -34,6 +42,8 @@ _INSTALL = "npm install -g bun, or: curl -fsSL https://bun.sh/install | bash"
 _PACKAGE = re.compile(r"Cannot find (?:package|module) ['\"]([^./'\"][^'\"]*)['\"]")
 
 
+_VARIABLES = "assay:env"
+"""In a question: variables for programs that the module starts. serve_module.mjs takes it out."""
 _QUICK_S = 0.05
 _MOST_ASKED = 256
 """How many trials are sent together while answers come within that time."""
@@ -80,8 +90,9 @@ class JavaScriptFile(Grader):
 
     @cached_property
     def version(self) -> str:
-        """Fingerprint of the file; what it imports does not count."""
-        return fingerprint(self._main.content)
+        """Fingerprint of the file and of the modules that it imports by a relative path."""
+        contents = [module.content for module in self._modules]
+        return fingerprint(*contents, *named_data(self._file.parent, contents))
 
     def freeze(self, host: Host) -> None:
         """Load the module once, before the first agent starts, and note what it uses."""
@@ -104,6 +115,10 @@ class JavaScriptFile(Grader):
         """The modules and their settings, and what the first names in its folder; no packages."""
         return [*self._frozen.paths, *self._main.used()]
 
+    @cached_property
+    def wants_repository(self) -> bool:
+        return mentions_git(files=self.files)
+
     def changes(self, trial: Trial) -> list[str]:
         """Return what the row of a trial should say about the file and its modules."""
         said = [module.changes(trial.cwd, mode=False) for module in self._modules]
@@ -121,7 +136,7 @@ class JavaScriptFile(Grader):
         ahead, size = iter(trials), 1
         while batch := list(islice(ahead, size)):
             started_s = time.monotonic()
-            answers = self._ask_all([question(trial) for trial in batch], host)
+            answers = self._ask_all([_question(trial) for trial in batch], host)
             for trial, answer in zip(batch, answers, strict=True):
                 yield self._grade(trial, answer)
             quick = time.monotonic() - started_s < _QUICK_S
@@ -178,6 +193,10 @@ class JavaScriptFile(Grader):
         if found < first:
             msg = f"{self.path}: Node.js {said.lstrip('v')} cannot run TypeScript"
             raise InputError(msg, hint=f"install bun ({_INSTALL}), or Node.js 22.18 or later")
+
+
+def _question(trial: Trial) -> dict[str, Any]:
+    return {**question(trial), _VARIABLES: trial.env} if trial.env else question(trial)
 
 
 def _received(served: Served, n: int, timeout_s: float) -> list[_Answer]:

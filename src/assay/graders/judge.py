@@ -5,10 +5,11 @@ number, made for this one question, and the judge works in an empty folder, not 
 """
 
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -88,7 +89,7 @@ class Judge(Grader):
         # A nonce that the agent cannot know: it cannot write a mark that ends the evidence.
         question = self.question(trial, secrets.token_hex(16))
         try:
-            answer = host.ask(self.asks, question, timeout_s=self.timeout_s)
+            answer = host.ask(self._found, question, timeout_s=self.timeout_s)
         except PluginError as error:
             msg = f"the judge did not answer: {error.message}"
             raise PluginError(msg) from error
@@ -120,6 +121,28 @@ class Judge(Grader):
         ref = plugins.adapter_ref(self.agent)
         model = {"model": self.model} if self.model else {}
         return msgspec.structs.replace(ref, options={**ref.options, **model})
+
+    @cached_property
+    def _found(self) -> PluginRef:
+        """The same with full paths of its scripts: a judge is started in an empty folder."""
+        ref, file = self.asks, Path(self.agent)
+        command = (ref.options.get("schema") or {}).get("command")
+        if not isinstance(command, list):
+            return ref
+        folders = (file.absolute().parent, Path.cwd())
+        schema = {**ref.options["schema"], "command": [_script(word, folders) for word in command]}
+        return msgspec.structs.replace(ref, options={**ref.options, "schema": schema})
+
+
+def _script(word: Any, folders: Iterable[Path]) -> Any:
+    """Return the path of a file that a word of a command names; other words as they are."""
+    if not isinstance(word, str) or not ("/" in word or Path(word).suffix):
+        return word
+    try:
+        found = (folder / word for folder in folders)
+        return next((str(path) for path in found if path.is_file()), word)
+    except (OSError, ValueError):  # too long for a name, or with a NUL: no path at all
+        return word
 
 
 def read_verdict(answer: str) -> _Verdict:

@@ -11,7 +11,13 @@ from typing import Any
 import msgspec
 
 from assay.errors import PluginError
-from assay.graders.frozen import FrozenFile, FrozenFiles, program_env
+from assay.graders.frozen import (
+    FrozenFile,
+    FrozenFiles,
+    imported_sources,
+    mentions_git,
+    program_env,
+)
 from assay.graders.python_code import fingerprint
 from assay.plugin import Grader, Host, Served, Trial
 from assay.records.capture import Grade
@@ -31,7 +37,10 @@ class ExecutableGrader(Grader):
 
     @cached_property
     def version(self) -> str:
-        return fingerprint(self._file.content)
+        """Fingerprint of the file and, in Python, of the modules beside it that it imports."""
+        return fingerprint(
+            self._file.content, *imported_sources(self._file.path, self._file.content)
+        )
 
     def freeze(self, _host: Host) -> None:
         """Note what the file uses, before the first agent starts."""
@@ -41,6 +50,10 @@ class ExecutableGrader(Grader):
     def files(self) -> list[Path]:
         """The program, and what it names in its folder."""
         return self._file.used()
+
+    @cached_property
+    def wants_repository(self) -> bool:
+        return mentions_git(files=self.files)
 
     def changes(self, trial: Trial) -> list[str]:
         """Return what the row of a trial should say about the file."""
@@ -52,7 +65,7 @@ class ExecutableGrader(Grader):
             lambda where: host.run(
                 program(where(self._file.path)),
                 stdin=stdin,
-                env=program_env(),
+                env=program_env(trial.env),
                 timeout_s=self.timeout_s,
             )
         )
@@ -96,6 +109,8 @@ def question(trial: Trial) -> dict[str, Any]:
 @dataclass
 class ServingGrader(ExecutableGrader):
     """Started once for each worker thread, again after a crash, and ended with the command."""
+
+    wants_repository = False  # its variables are those of its start
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         asked = msgspec.json.encode(question(trial))

@@ -10,6 +10,7 @@ nothing; elsewhere they run in such a process too.
 import atexit
 import dataclasses
 import hashlib
+import os
 import signal
 import threading
 import time
@@ -216,10 +217,15 @@ def answer_lines(reference: str) -> Callable[[bytes], Iterator[bytes]]:
 
     def answer(lines: bytes) -> Iterator[bytes]:
         for trial in _TRIALS.decode_lines(lines):
+            before = {name: os.environ.pop(name) for name in trial.env if name in os.environ}
+            os.environ.update(trial.env)
             try:
                 line = encode(judge(trial))
             except BaseException as error:  # noqa: BLE001 - a user's grader may raise anything
                 line = encode(_error_text(error))
+            for name in trial.env:
+                os.environ.pop(name, None)
+            os.environ.update(before)
             yield line + b"\n"
 
     return answer

@@ -25,7 +25,16 @@ from typing import Any, BinaryIO
 import msgspec
 
 from assay.errors import AssayError, InputError, Interrupted, PluginError
-from assay.graders.frozen import FrozenFile, Stamp, digest, is_own, refuse, stamp
+from assay.graders.frozen import (
+    FrozenFile,
+    Stamp,
+    digest,
+    imported_sources,
+    is_own,
+    mentions_git,
+    refuse,
+    stamp,
+)
 from assay.graders.program import check_value
 from assay.graders.python_code import PythonCode, fingerprint
 from assay.plugin import Host, Trial
@@ -49,6 +58,7 @@ class FrozenCode(msgspec.Struct, kw_only=True):
 
     path: str
     source: bytes
+    version: str = ""
     modules: dict[str, FrozenModule] = {}
     files: dict[str, tuple[Stamp, str]] = {}
     """The stamp and the hash of each file that it read."""
@@ -79,12 +89,13 @@ class PythonFile(PythonCode):
             return
         file = FrozenFile(Path(self.path).resolve())
         self._files = [file]
-        self._code = FrozenCode(path=str(file.path), source=file.content)
+        version = fingerprint(file.content, *imported_sources(file.path, file.content))
+        self._code = FrozenCode(path=str(file.path), source=file.content, version=version)
 
-    @cached_property
+    @property
     def version(self) -> str:
-        """Fingerprint of the file; what it imports does not count."""
-        return fingerprint(self._code.source)
+        """Fingerprint of the file and of the modules beside it that it imports."""
+        return self._code.version
 
     def freeze(self, host: Host) -> None:
         """Load the file once, before the first agent starts, and note what it uses."""
@@ -117,6 +128,10 @@ class PythonFile(PythonCode):
         """The file, what it names in its folder and, once frozen, what it used when loaded."""
         found = {*self._files[0].used(), *(file.path for file in self._files)}
         return sorted({*found, *map(Path, self._code.files)})
+
+    @cached_property
+    def wants_repository(self) -> bool:
+        return mentions_git(files=self.files)
 
     def changes(self, trial: Trial) -> list[str]:
         """Return what the row of a trial should say about the file and its modules."""

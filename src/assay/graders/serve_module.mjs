@@ -12,6 +12,8 @@ import { pathToFileURL } from "node:url";
 const QUESTIONS = 3;
 const ANSWERS = 4;
 const path = process.argv[2];
+const VARIABLES = "assay:env"; // in a question: variables for programs that the module starts
+let variables = {};
 class Missing extends Error {}
 let asked = false; // whether a question waits for its answer
 let ending = false;
@@ -37,6 +39,8 @@ for await (const line of lines()) {
   try {
     call ??= await load();
     const question = JSON.parse(line);
+    setVariables(question?.[VARIABLES] ?? {});
+    delete question?.[VARIABLES];
     answer({ value: question === null ? null : ((await call(question)) ?? null) });
   } catch (error) {
     answer({ error: explain(error) });
@@ -44,6 +48,13 @@ for await (const line of lines()) {
 }
 ending = true;
 exit(0); // although a timer or a connection of the module may be open
+
+// Those of one question do not stay for the next.
+function setVariables(given) {
+  for (const name of Object.keys(variables)) delete process.env[name];
+  variables = given;
+  Object.assign(process.env, given);
+}
 
 // Not node:readline over a stream: older versions of bun cannot read this descriptor so.
 async function* lines() {

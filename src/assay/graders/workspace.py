@@ -83,10 +83,14 @@ class Command(_RunsCommand):
             argv, self.folder
         )  # refuses a bad command line before anything runs
 
+    @cached_property
+    def wants_repository(self) -> bool:
+        return self._line.mentions_git
+
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Run the command where the agent worked."""
         limits = [self.timeout_s, *([self.limit_s] if self.limit_s is not None else [])]
-        done = self._line.run(host, workspace_of(trial), min(limits))
+        done = self._line.run(host, workspace_of(trial), min(limits), trial.env)
         if done.timed_out:
             return self._too_slow(done)
         if done.exit_code != self.exit_code:  # 127 may be what the operator expects
@@ -117,14 +121,17 @@ def workspace_of(trial: Trial) -> str:
     """Return the folder the agent worked in."""
     if trial.cwd is None:
         if folder := trial.row.get("cwd") or trial.metadata.get("workspaceDir"):
-            msg = f"the workspace is gone: {folder}"
-            raise PluginError(msg)
+            raise _gone(folder)
         msg = "no workspace to look at: the row has no cwd"
         raise PluginError(msg, hint="capture with --workspace-dir")
     if not Path(trial.cwd).is_dir():
-        msg = f"the workspace is gone: {trial.cwd}"
-        raise PluginError(msg)
+        raise _gone(trial.cwd)
     return trial.cwd
+
+
+def _gone(folder: str) -> PluginError:
+    why = "a later run may have removed it: capture again with this grader, or with"
+    return PluginError(f"the workspace is gone: {folder}; {why} --keep-workspaces all")
 
 
 def tail(done: Finished) -> str:

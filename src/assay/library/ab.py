@@ -16,6 +16,7 @@ from assay.library.checks import (
     check_names,
     check_values,
     checked_graders,
+    errors_in_python,
     is_path,
 )
 from assay.library.experiment import REPORT, ConductOptions, Conductor
@@ -27,7 +28,7 @@ from assay.library.run import (
     check_prompt_file,
     read_prompt_rows,
 )
-from assay.library.worker import Progress, SentTrials, compute
+from assay.library.worker import Progress, SentTrials, compute, note
 from assay.pipeline.experiment import (
     TREATMENTS,
     ExperimentRequest,
@@ -36,7 +37,7 @@ from assay.pipeline.experiment import (
     with_treatment,
 )
 from assay.pipeline.experiment_run import ExperimentProgress
-from assay.records.experiment import Arm, Experiment
+from assay.records.experiment import Arm, Experiment, ReuseMode
 from assay.records.files import replaced_file, temporary_folder
 from assay.run.background import Send
 
@@ -49,12 +50,14 @@ class AbOptions(SharedOptions, total=False):
     margin: float
     seed: int
     name: str
+    share_home: bool
 
 
 _OF_ARM = {
     "model": "model", "agent_args": "agent_args", "mcp": "mcp", "max_turns": "max_turns",
-    "env": "env", "workspace_template": "template", "isolate": "isolate", "sandbox": "sandbox",
-    "container": "container", "cpus": "cpus", "timeout_s": "timeout",
+    "env": "env", "workspace_template": "template", "share_home": "share_home",
+    "isolate": "isolate", "sandbox": "sandbox", "container": "container",
+    "cpus": "cpus", "timeout_s": "timeout",
     "trial_timeout_s": "trial_timeout", "stall_s": "stall",
 }  # fmt: skip
 _OF_EXPERIMENT = {
@@ -77,12 +80,14 @@ class ExperimentVerdict:
 
     @property
     def valid(self) -> bool:
-        """Whether the treatment had what it should have, and the control had not."""
+        """Whether the treatment had what it should have, the control had not, and both
+        measurements are healthy."""
         return bool(self.data["valid"])
 
     @property
     def decision(self) -> str:
-        """better, worse, same, not-enough-data or invalid; of several arms that of the first."""
+        """better, worse, same, not-enough-data, unhealthy or invalid; of several arms that of the
+        first."""
         return str(next(iter(self.data["verdicts"].values())))
 
     @property
@@ -128,6 +133,8 @@ def ab(  # noqa: PLR0913 - the options of the command
     jobs: int = 1,
     output: str | PathLike[str] = "experiments",
     fresh: bool = False,
+    reuse: ReuseMode = "check",
+    confirm: bool = False,
     progress: Callable[[Progress], object] | None = None,
     **options: Unpack[AbOptions],
 ) -> ExperimentVerdict:
@@ -146,16 +153,21 @@ def ab(  # noqa: PLR0913 - the options of the command
         jobs: How many trials run at once.
         output: The folder of all experiments.
         fresh: Whether trials of earlier runs are left alone.
+        reuse: What becomes of earlier trials of an arm: "all" count, "none" count, or they count if
+            a few of them, run again, agree ("check").
+        confirm: Whether all arms are run anew to confirm a promising verdict.
         progress: As for assay.run; the number of trials is that of the part that runs.
         options: As on the command line: model, agent_args, mcp, max_turns, env, workspace_template,
             isolate, sandbox, container, cpus, timeout_s, trial_timeout_s, stall_s,
-            grader_timeout_s, until, max_cost, effect, margin, seed, retries, filters, limit, name.
+            grader_timeout_s, until, max_cost, effect, margin, seed, retries, filters, limit, name,
+            keep_workspaces, share_home.
 
     Raises:
         AssayError: What is wrong, and in `hint` what to do.
     """
-    check_names(options, (*_OF_ARM, *_OF_EXPERIMENT), "an experiment")
+    check_names(options, (*_OF_ARM, *_OF_EXPERIMENT, "keep_workspaces"), "an experiment")
     check_values(k=k, jobs=jobs, output=output, fresh=fresh, progress=progress, **options)
+    check_values(reuse=reuse, confirm=confirm)
     check_values(treatment=treatment)
     if agent is not None:
         check_agent(agent)
@@ -168,16 +180,25 @@ def ab(  # noqa: PLR0913 - the options of the command
             msg = f"{fspath(prompts)} says what is compared: put agent, treatment and options there"
             raise UsageError(msg)
         file = Path(fspath(prompts))
-        experiment = read_experiment(file)
+        with errors_in_python():
+            experiment = read_experiment(file)
     else:
         file = None
         if agent is None:
             msg = "an experiment needs an agent"
             raise UsageError(msg)
         changes = _treatments(treatment)
-        experiment = _experiment(_prompt_file(prompts, root), agent, changes, given, k, options)
+        with errors_in_python():
+            experiment = _experiment(_prompt_file(prompts, root), agent, changes, given, k, options)
     conduct = ConductOptions(
-        how=ExperimentRequest(root=root, jobs=experiment.concurrency or jobs, fresh=fresh),
+        how=ExperimentRequest(
+            root=root,
+            jobs=experiment.concurrency or jobs,
+            fresh=fresh,
+            reuse=reuse,
+            confirm=confirm,
+            keep_workspaces=options.get("keep_workspaces", ""),
+        ),
         file=file,
         digest=experiment.digest,
     )
@@ -202,6 +223,8 @@ def _conduct(experiment: Experiment, options: ConductOptions, send: Send) -> tup
     """Conduct the experiment, in a process of its own."""
     with temporary_folder("assay-arms-") as scratch:
         conductor = _Conductor(experiment, options, Path(scratch), send=send)
+        for text in conductor.warnings:
+            send(note(text))
         conductor.execute()
         return str(conductor.folder), msgspec.json.encode(conductor.written)
 

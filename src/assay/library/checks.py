@@ -2,12 +2,13 @@
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from assay.errors import UsageError
+from assay.errors import AssayError, UsageError
 
 type _Check = tuple[Callable[[Any], bool], str]
 
@@ -51,8 +52,8 @@ _CHECKS: dict[str, _Check] = {
     **dict.fromkeys(("timeout_s", "trial_timeout_s", "stall_s", "grader_timeout_s"), _ABOVE_0),
     **dict.fromkeys(("rate_per_s", "cpus", "effect"), _ABOVE_0),
     **dict.fromkeys(("model", "container", "benchmark", "name", "cluster", "category_key"), _TEXT),
-    **dict.fromkeys(("isolate", "keep_failed", "regrade"), _FLAG),
-    **dict.fromkeys(("fresh", "overwrite", "sequential", "strict"), _FLAG),
+    **dict.fromkeys(("isolate", "keep_failed", "regrade", "overlap", "share_home"), _FLAG),
+    **dict.fromkeys(("fresh", "confirm", "overwrite", "sequential", "strict"), _FLAG),
     **dict.fromkeys(("workspace_dir", "raw_dir", "mcp"), _PATH),
     **dict.fromkeys(("cwd", "workspace_template"), _FOLDER),
     "output": _PATH,
@@ -61,6 +62,8 @@ _CHECKS: dict[str, _Check] = {
     "max_cost": (lambda value: _is_number(value) and value >= 0, "a number of at least 0"),
     "margin": _SHARE,
     "sandbox": _one_of("network", "no-network"),
+    "keep_workspaces": _one_of("failed", "all", "none"),
+    "reuse": _one_of("all", "check", "none"),
     "until": _one_of("decided", "k"),
     "undecided": _one_of("fail", "skip"),
     "fail_on": _one_of("regression", "not-better"),
@@ -100,12 +103,14 @@ _IN_PYTHON = {
     "--agent-arg": "agent_args", "--concurrency": "jobs", "--timeout": "timeout_s",
     "--trial-timeout": "trial_timeout_s", "--stall-timeout": "stall_s",
     "--grader-timeout": "grader_timeout_s", "--rate": "rate_per_s", "--memory": "memory_bytes",
+    "--with": "the treatment",
     **{
         f"--{name.replace('_', '-')}": name
         for name in (
             "model", "mcp", "max_turns", "retries", "max_cost", "cwd", "workspace_dir", "cpus",
-            "workspace_template", "isolate", "sandbox", "container", "env", "limit", "benchmark",
-            "raw_dir", "keep_failed", "rerun", "regrade", "until", "effect", "margin", "seed",
+            "keep_workspaces", "workspace_template", "isolate", "sandbox", "container", "env",
+            "limit", "benchmark", "raw_dir", "keep_failed", "rerun", "regrade", "until", "effect",
+            "margin", "seed", "share_home",
         )
     },
 }  # fmt: skip
@@ -113,9 +118,27 @@ _IN_PYTHON = {
 _OPTION = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, _IN_PYTHON))})(?![\w-])")
 
 
-def in_python(words: str) -> str:
-    """Return a message with the arguments of Python in place of the options of commands."""
-    return _OPTION.sub(lambda found: _IN_PYTHON[found[1]], words)
+def in_python(error: AssayError) -> tuple[str, str]:
+    """Return message and hint with the arguments of Python in place of the options of commands."""
+    words = error.message
+    # Elsewhere in a message, such words may be those of an agent.
+    if words.startswith("--") or "does not support --" in words:
+        words = _OPTION.sub(_argument, words)
+    return words, _OPTION.sub(_argument, error.hint)
+
+
+def _argument(found: re.Match[str]) -> str:
+    return _IN_PYTHON[found[1]]
+
+
+@contextmanager
+def errors_in_python() -> Iterator[None]:
+    """Let errors speak of the arguments of Python."""
+    try:
+        yield
+    except AssayError as error:
+        message, hint = in_python(error)
+        raise type(error)(message, hint=hint) from error.__cause__
 
 
 def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:

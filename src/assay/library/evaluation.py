@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from assay.compare.names import name_runs
-from assay.compare.report import CompareOptions
+from assay.compare.report import CompareOptions, problems_of
+from assay.compare.runs import load_run
 from assay.errors import AssayError, UsageError
 from assay.library.checks import check_names, check_values, is_path
 from assay.library.run import Run, RunOptions
@@ -104,7 +105,10 @@ def evaluate(run: Run, gate: Gate, k: int | None) -> tuple[Evaluation, list[Tria
     for trial in trials:
         tallies.add(trial)
     judged = list(tallies.judge())
-    if gate.against is not None:
+    problems = "; ".join(_problems(output)) if any(trial.is_measured for trial in trials) else ""
+    if problems:  # nothing that an unhealthy measurement shows is believed
+        judged = [("undecided", f"undecided: the measurement is unhealthy: {problems}")]
+    elif gate.against is not None:
         judged.append(_judge_against(gate.against, output, gate.margin))
     outcomes = {outcome for outcome, _ in judged}
     outcome: Outcome = "fail" if "fail" in outcomes else "undecided"
@@ -202,6 +206,10 @@ def _interval(n_passed: ArrayLike, n_measured: ArrayLike) -> tuple[float, float]
     _, interval = rate_interval(n_passed, n_measured, _LEVEL)
     assert interval is not None
     return interval.low, interval.high
+
+
+def _problems(output: Path) -> list[str]:
+    return problems_of(load_run("run", output, detect_kind(output), "category"))
 
 
 def _judge_against(

@@ -2,7 +2,7 @@
 
 import datetime
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -10,9 +10,15 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
-from assay import __version__
+from assay import __version__, plugins
 from assay.adapters.vendor import known_agent
 from assay.compare.columns import Floats
+from assay.compare.ledger import (
+    edit_of,
+    question_of,
+    read_looks,
+    standing,
+)
 from assay.compare.names import Named
 from assay.compare.pairs import align
 from assay.compare.report import CompareOptions, load_runs
@@ -20,19 +26,21 @@ from assay.errors import InputError, OutputError
 from assay.pipeline.arms import arm_key
 from assay.pipeline.experiment import ExperimentRequest, differences
 from assay.pipeline.experiment_run import (
-    DEFAULT_K,
     Decisions,
     ExperimentArm,
     ExperimentProgress,
     ExperimentRun,
     all_ungraded,
 )
+from assay.pipeline.made_of import DEFAULT_K
+from assay.pipeline.reuse import ReuseReport
 from assay.pipeline.until import UntilAllDecided
-from assay.records.experiment import VERDICT, Experiment
+from assay.records.experiment import RESOLVED, VERDICT, Experiment, Standing
 from assay.records.files import replaced_file
 from assay.records.setup import ArmsProof
 from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun
+from assay.records.trial import REUSED
 from assay.report.experiment import Effort, effort_words, money, sentence, span, verdict_code
 from assay.report.pull_request import MOST_REGRESSIONS, pull_request_markdown
 from assay.run.turn import Trace
@@ -44,7 +52,7 @@ from assay.viewer.index import Index
 from assay.viewer.overview import OpenRun, overview
 from assay.viewer.regressions import worst_regressions
 
-RESOLVED, REPORT, SHORT_REPORT = "resolved.json", "report.html", "verdict.md"
+REPORT, SHORT_REPORT = "report.html", "verdict.md"
 
 
 class ConductOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,18 +81,49 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     margin: float
     instead: list[str] = []
     """What is said in place of a sentence about each arm."""
+    turned: dict[str, str] = {}
+    """Why what was seen of an arm decides nothing although it seems to: losses were unequal."""
+    standings: dict[str, Standing] = {}
+    """Of each arm, the looks that came before."""
+    unhealthy: dict[str, str] = {}
+    """Why there is no verdict about an arm: its measurement, or the control's, is unhealthy."""
+
+    @property
+    def valid(self) -> bool:
+        """Whether the arms are what they should be, and their measurements can be believed."""
+        return self.proof.valid and not self.unhealthy
 
     @property
     def codes(self) -> dict[str, str]:
         """The verdict about each arm, as a program reads it."""
+        return {pair["runB"]: self._code(pair) for pair in self.pairs}
+
+    def _code(self, pair: dict[str, Any]) -> str:
         if not self.proof.valid:
-            return {pair["runB"]: "invalid" for pair in self.pairs}
-        return {pair["runB"]: verdict_code(pair, self._of(pair)) for pair in self.pairs}
+            return "invalid"
+        if pair["runB"] in self.unhealthy:
+            return "unhealthy"
+        if pair["runB"] in self.turned:
+            return "not-enough-data"
+        code, standing = verdict_code(pair, self._of(pair)), self.standings.get(pair["runB"])
+        return code if standing is None else standing.code(code)
 
     @property
     def sentences(self) -> list[str]:
-        said = [sentence(pair, self._of(pair), self.spent, self.margin) for pair in self.pairs]
-        return self.instead or said
+        said = [
+            sentence(
+                pair,
+                self._of(pair),
+                self.spent,
+                self.margin,
+                unhealthy=self.unhealthy.get(name, ""),
+                turned=self.turned.get(name, ""),
+                standing=self.standings.get(name),
+            )
+            for pair in self.pairs
+            if (name := pair["runB"]) in self.unhealthy or not self.instead
+        ]
+        return said + self.instead
 
     def _of(self, pair: dict[str, Any]) -> SequentialDecision | None:
         return self.decisions.get(pair["runB"])
@@ -99,6 +138,12 @@ class Conductor:
         self.folder = self._run.folder
         self.written: dict[str, Any] = {}
         """What was written as the verdict."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is to be known about the agents of the arms, each once."""
+        agents = [plugins.adapter(arm.planned.request.agent) for arm in self._run.arms]
+        return list(dict.fromkeys(text for agent in agents for text in agent.warnings))
 
     def say(self, text: str) -> None:
         """Take a sentence about what happens."""
@@ -143,11 +188,52 @@ class Conductor:
             self.smoke_ended(proof)
             return None
         decisions = self._run_all()
+        if self._is_open(decisions) and (n := self._n_to_repeat()):
+            # Later than a retry would have been: what kept them from being measured may be over.
+            self.say(f"{counted_noun(n, 'trial')} could not be measured; each is tried again.")
+            decisions = self._run_all()
         return self._conclude(self._run.proof(), decisions)
 
+    def _is_open(self, decisions: Decisions) -> bool:
+        return not decisions or not all(one.is_decided for one in decisions.values())
+
+    def _n_to_repeat(self) -> int:
+        """Count what says nothing about the agent; none if that is most of it: an outage."""
+        entries = [entry for arm in self._run.arms for entry in arm.entries]
+        n_lost = sum(entry.needs_rerun for entry in entries)
+        return n_lost if 0 < n_lost <= len(entries) // 2 and self._experiment.retries else 0
+
     def _run_all(self) -> Decisions:
-        """Run the rest, or until it is decided; return what was decided about each arm."""
-        if not self._is_sequential():
+        """Run the rest, or until it is decided; return what was decided about each arm.
+
+        What rests on trials of another day is checked, and has to hold without them.
+        """
+        is_sequential, guard = self._is_sequential(), self._run.guard
+        if not guard.is_checked:
+            return self._run_planned(is_sequential)
+        self._run_trials(guard.first(self._run.specs, all_prompts=not is_sequential), "check")
+        guard.check()
+        decisions = self._run_planned(is_sequential)
+        margin = self._experiment.margin
+        claims = guard.claims(margin) if not is_sequential else _decided(decisions)
+        if not claims or not guard.rests_on_earlier():
+            return decisions
+        self.say("What is seen so far rests on trials of another day; some are run again.")
+        if not is_sequential:
+            guard.run_rounds_again()
+            self._run_planned(is_sequential)
+            held = guard.holds(claims, margin)
+            guard.conclude(held=held)
+            if held:
+                return {}
+        guard.run_all_again()
+        again = self._run_planned(is_sequential)
+        if is_sequential:
+            guard.conclude(held=_decided(again) == claims)
+        return again
+
+    def _run_planned(self, is_sequential: bool) -> Decisions:
+        if not is_sequential:
             self._run_trials(self._run.specs, "all")
             return {}
         rules = {key: self._run.rule(key) for key in list(self._run.by_key)[1:]}
@@ -174,6 +260,12 @@ class Conductor:
         each = f"{counted_noun(self._run.n_prompts, 'prompt')} x {counted_noun(k, 'trial')}"
         each += f" x {len(self._run.arms)} arms"
         self.say(f"{each} = {len(self._run.specs)} trials, in {self.folder}")
+        is_first = not any(self.folder.parent.glob(f"*/{VERDICT}"))
+        if is_first and any(arm.setting.surroundings.own_home for arm in self._run.arms):
+            self.say(
+                "Each trial has a HOME of its own with a copy of the agent's login, so that "
+                "nothing passes from one trial to another; --share-home lets them use yours."
+            )
 
     def _run_trials(
         self, specs: list[TrialSpec], what: str, stop: UntilAllDecided | None = None
@@ -244,12 +336,16 @@ class Conductor:
     def _conclude(self, proof: ArmsProof, decisions: Decisions) -> Findings:
         """Compare the arms, write verdict and report."""
         spent = self._run.effort(self._options.how.jobs)
-        named = [(arm.name, arm.output) for arm in self._run.arms]
-        control, pairs = self._experiment.control, self._compare_arms(named, proof, decisions)
+        proof = _with_reuse(proof, self._run.guard.report())
+        named, standings = [(arm.name, arm.output) for arm in self._run.arms], self._standings()
+        pairs, unhealthy, turned = self._compare_arms(named, proof, decisions, standings)
         result = Findings(
             proof=proof,
-            pairs=[pair for pair in pairs if pair["runA"] == control],
+            pairs=pairs,
+            unhealthy=unhealthy,
+            turned=turned,
             spent=spent,
+            standings=standings,
             decisions=decisions,
             margin=self._experiment.effect if decisions else self._experiment.margin,
         )
@@ -263,19 +359,50 @@ class Conductor:
         self.found(result)
         return result
 
+    def _standings(self) -> dict[str, Standing]:
+        """Say of each arm how many looks there were at it before."""
+        if self._options.factors or self._options.leaderboard:
+            return {}
+        control, *others = self._run.arms
+        sources = {
+            Path(str(entry.metadata[REUSED])).name
+            for arm in self._run.arms
+            for entry in arm.entries
+            if REUSED in entry.metadata
+        }
+        found, names = {}, [arm.name for arm in self._run.arms]
+        question = question_of(msgspec.to_builtins(self._run.made_of))
+        for arm in others:
+            found[arm.name] = standing(
+                read_looks(self.folder.parent, control.arm, arm.name, names),
+                edit_of(control.arm, arm.arm, self._run.inputs),
+                question=question,
+                run=self.folder.name,
+                continued=sources,
+                is_confirmation=self._options.how.confirm,
+            )
+        return found
+
     def _compare_arms(
-        self, named: Named, proof: ArmsProof, decisions: Decisions
-    ) -> list[dict[str, Any]]:
+        self,
+        named: Named,
+        proof: ArmsProof,
+        decisions: Decisions,
+        standings: Mapping[str, Standing],
+    ) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, str]]:
         """Compare all arms, the control first; write report.html and verdict.md.
 
-        Return the comparison of every two arms, as in the report.
+        Return the comparison of each arm with the control, as in the report, and why some of these
+        are no verdict: an unhealthy measurement, or unequal losses.
         """
         title = self._experiment.name
         chosen = CompareOptions(
             margin=self._experiment.margin,
             seed=self._experiment.seed,
             proof=proof,
+            standings=standings,
             decisions=decisions,
+            unequal=self._run.unequal_losses(),
             growing=bool(decisions),
         )
         shown = [OpenRun(label, Index(path, "category", keep=False)) for label, path in named]
@@ -291,13 +418,26 @@ class Conductor:
         finally:
             for run in shown:
                 run.index.close()
-        return [pair for group in page["groups"] for pair in group["sections"]["pairs"]]
+        sections = [group["sections"] for group in page["groups"]]
+        pairs, verdicts = (
+            [one for part in sections for one in part[name] if one["runA"] == named[0][0]]
+            for name in ("pairs", "verdict")
+        )
+        bad = {one["runB"]: one["words"] for one in verdicts if not one["healthy"]}
+        turned = {
+            one["runB"]: chosen.unequal[one["runB"]].words
+            for one in verdicts
+            if one["runB"] in chosen.unequal and one["code"] == "not-enough-data"
+        }
+        return pairs, bad if proof.valid else {}, turned
 
     def _write_resolved(self) -> None:
         """Write what the run is made from; the arms in it are complete."""
         experiment = self._experiment
         resolved = {
             "assay": __version__,
+            "began": self._run.begin.began,
+            "fresh": self._run.begin.fresh,
             "experiment": experiment,
             "file": str(self._options.file) if self._options.file else None,
             "arms": {
@@ -318,13 +458,17 @@ class Conductor:
         verdict = {
             "name": self._experiment.name,
             "ended": datetime.datetime.now(tz=datetime.UTC).isoformat(),
-            "valid": proof.valid,
+            "valid": result.valid,
             "verdicts": result.codes or {arm.name: "invalid" for arm in self._run.arms[1:]},
             "sentences": result.sentences if proof.valid else [proof.verdict],
             "failures": list(self._run.failures()),
             "proof": proof,
             "effort": result.spent,
             "reused": self._run.n_reused,
+            "reuse": self._run.guard.report(),
+            "edits": result.standings,
+            "confirm": self._options.how.confirm,
+            "notCovered": self._run.not_covered,
             "regraded": self._run.n_regraded,
             "effect": self._experiment.effect,
             "decisions": result.decisions,
@@ -333,6 +477,7 @@ class Conductor:
             "folder": Path(os.path.relpath(Path.cwd(), self.folder)).as_posix(),
             "experiment": self._options.digest,
             "inputs": self._run.inputs,
+            "madeOf": self._run.made_of,
         }
         self._write(VERDICT, verdict)
         self.written = verdict
@@ -346,11 +491,25 @@ class Conductor:
 def _remedy(cause: str, arm: ExperimentArm) -> str:
     known = known_agent(arm.setting.agent.name)
     if cause == "auth":
-        where = " and pass its key with env" if arm.setting.surroundings.has_own_home else ""
+        around = arm.setting.surroundings
+        where = " and pass its key with env" if around.hides_env else ""
+        if around.own_home and not around.hides_env:
+            where = ", or use --share-home (share-home = true): its trials have a HOME of their own"
         return (known.login if known else "check its API key") + where
     if cause == "spawn" and known:
         return known.install
     return "nothing more was started; run the same command again when it is fixed"
+
+
+def _with_reuse(proof: ArmsProof, reused: Mapping[str, ReuseReport]) -> ArmsProof:
+    """Say besides how the arms differ what became of trials of another day."""
+    now = datetime.datetime.now(tz=datetime.UTC)
+    words = [found.words(name, now) for name, found in reused.items()]
+    return msgspec.structs.replace(proof, words=[*proof.words, *words])
+
+
+def _decided(decisions: Decisions) -> dict[str, str]:
+    return {name: str(one.outcome) for name, one in decisions.items() if one.is_decided}
 
 
 def effect_lines(named: Named, factors: Sequence[str], seed: int) -> list[str]:

@@ -1,6 +1,7 @@
 """Grade trials again from Python."""
 
 from collections.abc import Iterable
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -48,15 +49,7 @@ def grade(
     trials = trials_given(rows)
     known = functions.by_key(grader for grader in given if callable(grader))
 
-    def work(send: Send) -> list[bytes]:
-        request = GradeRequest(
-            lines=trials.lines,
-            graders=[resolve_grader(grader, grader_timeout_s) for grader in given],
-            grader_timeout_s=grader_timeout_s,
-            jobs=jobs,
-        )
-        return [row.line for some in execute(plan(request), list) for row in some]
-
+    work = partial(_grade, trials, given, grader_timeout_s, jobs)
     lines: list[Any] = compute(work, known)
     ungraded = Ungraded()
     for line in lines:
@@ -64,6 +57,19 @@ def grade(
             ungraded.add(trial)
     ungraded.say()
     return Trials([(trials.source, line) for line in lines], trials.source)
+
+
+def _grade(
+    trials: Trials, graders: list[Grader], timeout_s: float, jobs: int, _: Send
+) -> list[bytes]:
+    """Grade the trials, in a process of its own."""
+    request = GradeRequest(
+        lines=trials.lines,
+        graders=[resolve_grader(grader, timeout_s) for grader in graders],
+        grader_timeout_s=timeout_s,
+        jobs=jobs,
+    )
+    return [row.line for some in execute(plan(request), list) for row in some]
 
 
 def trials_given(rows: Any) -> Trials:

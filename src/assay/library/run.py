@@ -22,8 +22,8 @@ from assay.library.checks import (
     check_values,
     checked_graders,
 )
-from assay.library.trials import Trials, trials_to_read
-from assay.library.worker import Progress, Reader, execute_request, with_errors_sent
+from assay.library.trials import Lines, Trials, trials_to_read
+from assay.library.worker import Progress, Reader, execute_request, send_errors
 from assay.pipeline.agents import agent_ref, text_agent
 from assay.pipeline.run import RunRequest
 from assay.plugin import PromptRow
@@ -55,6 +55,7 @@ class SharedOptions(TypedDict, total=False):
     retries: int
     max_cost: float
     workspace_template: str | PathLike[str]
+    keep_workspaces: Literal["failed", "all", "none"]
     isolate: bool
     sandbox: Literal["network", "no-network"]
     container: str
@@ -76,6 +77,7 @@ class RunOptions(SharedOptions, total=False):
     keep_failed: bool
     rerun: Sequence[str]
     regrade: bool
+    overlap: bool
 
 
 _PATHS = ("cwd", "workspace_dir", "workspace_template", "raw_dir")
@@ -163,11 +165,12 @@ class RunPlan:
             self._folder = tempfile.mkdtemp(prefix="assay-run-")
             weakref.finalize(self, _remove, self._folder, os.getpid())
         self._is_started = True
-        request = partial(self._request, self._path, self._mode)
+        asked = (self._prompts, self._rows, self._agent, self._graders, self._options)
+        request = partial(_request, *asked, self._path, self._mode)
         # What was overwritten once is continued from now on.
         self._mode = "resume"
         background = Background(
-            with_errors_sent(partial(execute_request, request, self.needs_grades)),
+            partial(send_errors, partial(execute_request, request, self.needs_grades)),
             self._functions,
         )
         return background, Reader(self._source, self._on_progress)
@@ -177,25 +180,34 @@ class RunPlan:
         """Where the rows are: in the file, or in a folder that ends with this object."""
         return self._output or Path(self._folder or "", "trials.jsonl")
 
-    def _request(self, output: Path, mode: Literal["resume", "overwrite"]) -> RunRequest:
-        """Return the request, in the process of the run: what is wrong with it is told there."""
-        options: dict[str, Any] = {
-            name: Path(value) if name in _PATHS else value for name, value in self._options.items()
-        }
-        of_agent = {key: options.pop(name) for name, key in _OF_AGENT.items() if name in options}
-        if "mcp" in of_agent:
-            of_agent["mcp"] = Path(of_agent["mcp"])
-        options["env_names"] = tuple(options.pop("env", ()))
-        timeout_s = options.get("grader_timeout_s", 60.0)
-        return RunRequest(
-            prompts=self._prompts,
-            rows=self._rows,
-            agent=agent_ref(resolve_agent(self._agent), **of_agent),
-            graders=[resolve_grader(grader, timeout_s) for grader in self._graders],
-            output=output,
-            mode=mode,
-            **options,
-        )
+
+def _request(
+    prompts: PluginRef,
+    rows: list[PromptRow] | None,
+    agent: Agent,
+    graders: Iterable[Grader],
+    given: Mapping[str, Any],
+    output: Path,
+    mode: Literal["resume", "overwrite"],
+) -> RunRequest:
+    """Return the request, in the process of the run: what is wrong with it is told there."""
+    options: dict[str, Any] = {
+        name: Path(value) if name in _PATHS else value for name, value in given.items()
+    }
+    of_agent = {key: options.pop(name) for name, key in _OF_AGENT.items() if name in options}
+    if "mcp" in of_agent:
+        of_agent["mcp"] = Path(of_agent["mcp"])
+    options["env_names"] = tuple(options.pop("env", ()))
+    timeout_s = options.get("grader_timeout_s", 60.0)
+    return RunRequest(
+        prompts=prompts,
+        rows=rows,
+        agent=agent_ref(resolve_agent(agent), **of_agent),
+        graders=[resolve_grader(grader, timeout_s) for grader in graders],
+        output=output,
+        mode=mode,
+        **options,
+    )
 
 
 class Run(RunPlan):
@@ -223,7 +235,7 @@ class Run(RunPlan):
 
     def _kept(self) -> Trials:
         """Return the trials of a run that is over."""
-        return Trials(lambda: read_lines(self._path) if self._path.is_file() else (), self._source)
+        return Trials(partial(_lines_of, self._path), self._source)
 
 
 class _TrialIterator(Iterator[Trial]):
@@ -283,17 +295,23 @@ def run(
             Python function that takes the text of a prompt and returns the answer.
         graders: As -g takes them ("contains", "./grader.py"), or Python functions.
         k: Trials of each prompt. Without it, each prompt is run once and rows are captures.
-        jobs: How many trials run at once.
+        jobs: How many trials run at once. Those of one prompt that work in the same folder (without
+            isolate and workspace_dir) run one after another, unless overlap is True.
         progress: Called with a Progress at the beginning and for each trial.
         options: As on the command line: model, agent_args, mcp, max_turns, timeout_s,
             trial_timeout_s, stall_s, grader_timeout_s, retries, rate_per_s, max_cost, cwd,
-            workspace_dir, workspace_template, isolate, sandbox, container, memory_bytes, cpus, env,
-            filters, limit, benchmark, raw_dir, keep_failed, rerun, regrade.
+            workspace_dir, keep_workspaces, workspace_template, isolate, sandbox, container,
+            memory_bytes, cpus, env, filters, limit, benchmark, raw_dir, keep_failed, rerun,
+            regrade, overlap.
 
     Raises:
         AssayError: While iterating: what is wrong, and in `hint` what to do.
     """
     return Run(prompts, agent, graders, progress, {"k": k, "jobs": jobs, **options})
+
+
+def _lines_of(path: Path) -> Lines:
+    return read_lines(path) if path.is_file() else ()
 
 
 def _remove(folder: str, owner: int) -> None:

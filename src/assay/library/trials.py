@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from html import escape
 from importlib import import_module
 from itertools import islice
@@ -190,4 +191,4 @@ def read(path: str | PathLike[str]) -> Trials:
     check_values(file=path)
     file = Path(fspath(path))
     detect_kind(file)
-    return Trials(lambda: read_lines(file), str(file))
+    return Trials(partial(read_lines, file), str(file))

@@ -5,12 +5,13 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from assay import errors
+from assay import errors, plugins
 from assay.errors import AssayError, UsageError
 from assay.library.checks import in_python
 from assay.library.trials import trials_to_read
@@ -111,6 +112,11 @@ _MESSAGES: msgspec.msgpack.Decoder[_Message] = msgspec.msgpack.Decoder(_Message)
 _encode = msgspec.msgpack.Encoder().encode
 
 
+def note(text: str) -> bytes:
+    """Encode a warning for the program that started the work."""
+    return _encode(_Note(text))
+
+
 class Reader:
     """Reads the messages of a process; keeps what it sent."""
 
@@ -166,26 +172,18 @@ class Reader:
             )
 
 
-def with_errors_sent(work: Callable[[Send], object]) -> Callable[[Send], None]:
-    """Return the work with a message at its end: that it is over, or how it failed."""
-
-    def guarded(send: Send) -> None:
-        try:
-            value = work(send)
-            if value is not None:
-                send(_encode(_Result(msgspec.Raw(_encode(value)))))
-            send(_encode(_Over()))
-        except AssayError as error:
-            words = error.message
-            # Elsewhere in a message, such words may be those of an agent.
-            if words.startswith("--") or "does not support --" in words:
-                words = in_python(words)
-            send(_encode(_Failed(type(error).__name__, words, in_python(error.hint))))
-        except BaseException as error:  # noqa: BLE001 - the program is told of it
-            words = f"the run failed: {type(error).__name__}: {error}"
-            send(_encode(_Failed("AssayError", words, traceback.format_exc())))
-
-    return guarded
+def send_errors(work: Callable[[Send], object], send: Send) -> None:
+    """Do work, and send a message at its end: that it is over, or how it failed."""
+    try:
+        value = work(send)
+        if value is not None:
+            send(_encode(_Result(msgspec.Raw(_encode(value)))))
+        send(_encode(_Over()))
+    except AssayError as error:
+        send(_encode(_Failed(type(error).__name__, *in_python(error))))
+    except BaseException as error:  # noqa: BLE001 - the program is told of it
+        words = f"the run failed: {type(error).__name__}: {error}"
+        send(_encode(_Failed("AssayError", words, traceback.format_exc())))
 
 
 def compute(
@@ -195,7 +193,7 @@ def compute(
 ) -> Any:
     """Return what work returns, from a process of its own."""
     reader = Reader("", on_progress)
-    background = Background(with_errors_sent(work), known)
+    background = Background(partial(send_errors, work), known)
     with closing(background):
         while not reader.is_over:
             reader.take(background.receive(), background)
@@ -206,17 +204,15 @@ def execute_request(make: Callable[[], RunRequest], needs_grades: bool, send: Se
     """Plan and execute a request; tell of what happens."""
     request = make()
     batch = plan(request)
-    if request.filters and not batch.specs and not batch.notes:
-        send(_encode(_Note(f"no prompt matches filters={list(request.filters)!r}")))
     prompts = (spec.prompt for spec in batch.specs)
     if needs_grades and not batch.graders:
         for prompt in prompts:
             if not prompt.graders and not prompt.expect:
                 msg = f"no grader judges the prompt {prompt.id!r}"
                 raise UsageError(msg, hint='give graders, as in graders=["contains"]')
-    for note in batch.notes:
-        if note.is_important:
-            send(_encode(_Note(note.text)))
+    important = [note.text for note in batch.notes if note.is_important]
+    for text in (*plugins.adapter(request.agent).warnings, *important):
+        send(note(text))
     if request.max_cost is not None:
         budget = Budget(request.max_cost, len(batch.specs))
         batch = msgspec.structs.replace(batch, budget=budget)
@@ -226,7 +222,7 @@ def execute_request(make: Callable[[], RunRequest], needs_grades: bool, send: Se
     if n_left := progress.n_left:
         trials = "1 trial was" if n_left == 1 else f"{n_left} trials were"
         text = f"stopped at max_cost {request.max_cost:g}: {trials} not run"
-        send(_encode(_Note(text)))
+        send(note(text))
 
 
 class _SendingProgress(BatchProgress):
@@ -261,7 +257,7 @@ class _SendingProgress(BatchProgress):
         self._send(_encode(_Finished(row, cost_usd)))
 
     def note(self, text: str) -> None:
-        self._send(_encode(_Note(text)))
+        self._send(note(text))
 
     def _earlier(self) -> Iterator[tuple[tuple[str, int], bytes]]:
         """Yield the trials that the output has, and those that wait beside it for others."""

@@ -43,11 +43,13 @@ def agent_ref(
     args: Sequence[str] = (),
     mcp: Path | Mapping[str, Any] | None = None,
     max_turns: int | None = None,
+    strict: bool = False,
 ) -> PluginRef:
     """Return an agent with its options; check that it can be built and its cost be estimated.
 
     agent is the name of an adapter, a schema file, or a reference; mcp is a file with MCP servers
-    (the common mcpServers JSON), or what read_mcp made of one.
+    (the common mcpServers JSON), or what read_mcp made of one. strict refuses an agent with
+    warnings.
     """
     if os.environ.get("ASSAY_PRICES"):
         price_table()
@@ -64,7 +66,9 @@ def agent_ref(
         hint = "pass the agent's own arguments with --agent-arg, if the adapter supports it"
         raise InputError(msg, hint=hint)
     ref = msgspec.structs.replace(ref, options={**ref.options, **more})
-    plugins.adapter(ref)
+    warnings = plugins.adapter(ref).warnings
+    if strict and warnings:
+        raise InputError("\n  ".join(warnings), hint="fix it, or leave out --strict")
     return ref
 
 

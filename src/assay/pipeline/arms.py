@@ -1,24 +1,29 @@
 """The arms of an experiment as one batch: interleaved trials, a journal of each arm, and trials of
 earlier runs that need not be run again."""
 
+import contextlib
 import os
 import random
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from assay import plugins
 from assay.pipeline.stages import CaptureTrial, grade_capture
 from assay.pipeline.steps import OnTrialStep, run_all
 from assay.pipeline.trials import TrialRows
-from assay.records.experiment import VERDICT
+from assay.records.capture import NOT_RECORDED, Identity, identity_differences
+from assay.records.experiment import RESOLVED, VERDICT
+from assay.records.files import replaced_file
 from assay.records.rows import UNREADABLE
 from assay.records.spec import PluginRef, TrialSpec, made_from
-from assay.records.trial import REUSED, Trial, decode_finished, decode_trials
+from assay.records.trial import REUSED, Trial, decode_finished, decode_trials, encode_finished
+from assay.run.notes import folder_of_row
+from assay.run.workspace import adopt_workspace
 
 
 def interleave(arms: Sequence[Sequence[TrialSpec]], seed: int) -> list[TrialSpec]:
@@ -60,8 +65,8 @@ class ArmRows:
         self._rows = rows
         self._earlier = earlier
         self._regrade = regrade
-        self.n_reused: dict[str, int] = {}
-        """By the folder that the trials come from."""
+        self.not_covered: dict[str, None] = {}
+        """What may have changed since the reused trials were made, and cannot be known."""
         self.n_regraded = 0
 
     def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
@@ -75,6 +80,8 @@ class ArmRows:
         again: list[tuple[TrialSpec, Trial]] = []
         for spec in missing:
             earlier = found.get((made_from(spec.hash), spec.number))
+            if earlier is not None and earlier.reuse.kind == "check":
+                self.not_covered |= dict.fromkeys(earlier.reuse.why)
             if earlier is not None and earlier.is_graded:
                 self._reuse(spec, earlier.trial)
             elif earlier is not None and self._regrade and _can_be_regraded(spec, earlier.trial):
@@ -99,9 +106,9 @@ class ArmRows:
         return left
 
     def _reuse(self, spec: TrialSpec, trial: Trial) -> None:
-        self._rows[arm_key(spec)].add(spec, trial)
-        source = str(trial.metadata[REUSED])
-        self.n_reused[source] = self.n_reused.get(source, 0) + 1
+        self.add(spec, trial)
+        if trial.folder:
+            adopt_workspace(spec, trial.folder, trial.raw or None)
 
     def add(self, spec: TrialSpec, result: Trial) -> None:
         """Save a finished trial in the journal of its arm."""
@@ -134,7 +141,8 @@ class Regrade(msgspec.Struct, frozen=True, kw_only=True):
         def grade(spec: TrialSpec, on_step: OnTrialStep | None) -> Trial | None:
             earlier = found[id(spec)]
             graded = grade_capture(spec, earlier, self.work.graders)
-            is_gone = bool(earlier.folder) and not Path(str(earlier.folder)).is_dir()
+            folder = earlier.folder
+            is_gone = bool(folder) and folder_of_row(str(folder), earlier.raw or None) is None
             return None if graded.grader_failures and is_gone else graded
 
         def lost(spec: TrialSpec, why: str) -> tuple[TrialSpec, Trial | None]:
@@ -150,16 +158,70 @@ def _can_be_regraded(spec: TrialSpec, trial: Trial) -> bool:
     return not spec.surroundings.snapshot or trial.changes is not UNSET
 
 
-class _Verdict(msgspec.Struct):
+class _Proof(msgspec.Struct):
     valid: bool = True
 
 
+class _Verdict(msgspec.Struct):
+    valid: bool = True
+    proof: _Proof | None = None
+    ended: str | None = None
+
+
 def is_invalid(folder: Path) -> bool:
-    """Whether a run ended without a valid verdict: its trials had another set-up than asked for."""
+    """Whether a run ended without a valid verdict: its trials had another set-up than asked for.
+
+    Those of an unhealthy measurement had not: what was measured of it stays.
+    """
     try:
-        return not msgspec.json.decode((folder / VERDICT).read_bytes(), type=_Verdict).valid
+        found = msgspec.json.decode((folder / VERDICT).read_bytes(), type=_Verdict)
+        return not (found.valid if found.proof is None else found.proof.valid)
     except (OSError, *UNREADABLE):
         return False
+
+
+class RunBegin(msgspec.Struct, frozen=True):
+    """When a run of an experiment began, and whether it left all earlier trials alone."""
+
+    began: str = ""
+    fresh: bool = False
+
+
+def begin_of(folder: Path) -> RunBegin:
+    """Read how a run began; of one that does not say it, or is gone, the day is in its name."""
+    with contextlib.suppress(OSError, *UNREADABLE):
+        found = msgspec.json.decode((folder / RESOLVED).read_bytes(), type=RunBegin)
+        if found.began:
+            return found
+    return RunBegin(folder.name[:_DAY])
+
+
+_DAY = len("2026-01-31")
+
+
+class Reuse(NamedTuple):
+    """Whether earlier trials may stand for new ones."""
+
+    kind: Literal["yes", "check", "no"]
+    """check: as far as is known they are the same, but not everything that decides is covered."""
+    why: tuple[str, ...] = ()
+    """What differs, or what is not covered."""
+
+
+def reuse_of(earlier: Identity | UnsetType | None, now: Identity | None) -> Reuse:
+    """Say of trials that an earlier run made whether they measure what is asked for now.
+
+    Their graders do not count: finished trials can be graded again.
+    """
+    if not earlier or now is None:
+        return Reuse("no", ("they do not say what they were made from",))
+    if earlier.is_old and not now.is_old:
+        return Reuse("no", (NOT_RECORDED,))
+    plain = (msgspec.structs.replace(one, graders={}) for one in (earlier, now))
+    if found := identity_differences(*plain):
+        return Reuse("no", tuple(found))
+    unknown = tuple(dict.fromkeys((*earlier.not_covered, *now.not_covered)))
+    return Reuse("check" if unknown else "yes", unknown)
 
 
 class EarlierTrial(NamedTuple):
@@ -168,6 +230,9 @@ class EarlierTrial(NamedTuple):
     trial: Trial
     is_graded: bool
     """Whether it was judged by the graders that are asked for now."""
+    reuse: Reuse = Reuse("yes")
+    began: str = ""
+    """When the run began that made it."""
 
 
 class EarlierTrials:
@@ -176,26 +241,50 @@ class EarlierTrials:
     def __init__(self, root: Path, own: Path) -> None:
         """root holds NAME/RUN/ARM.jsonl; own is the folder of this run, which is left out."""
         self._root, self._own = root, own
+        self.refused: set[tuple[str, int]] = set()
+        """What is run again all the same, by what it was made from and its number."""
+        self._begins: dict[Path, RunBegin] = {}
 
     def find(self, specs: Iterable[TrialSpec]) -> dict[tuple[str, int], EarlierTrial]:
         """Return trials of the same set-up, prompt and number, by what they were made from.
 
-        Of each the oldest that the graders of its spec judged, or else the oldest.
+        Of each the newest that the graders of its spec judged, or else the newest; none that is
+        older than the last run with --fresh that made trials of this set-up.
         """
-        wanted = {(made_from(spec.hash), spec.number): spec.hash for spec in specs}
-        known = {key for key, _ in wanted}
-        found: dict[tuple[str, int], EarlierTrial] = {}
+        wanted = {(made_from(spec.hash), spec.number): spec for spec in specs}
+        candidates: dict[tuple[str, int], list[EarlierTrial]] = {}
+        least: dict[str, str] = {}
         for file in self._files():
-            for trial in _read_trials(file, known):
+            for trial in _read_trials(file, {key for key, _ in wanted}):
                 key = made_from(trial.spec_hash or ""), trial.number
-                if key not in wanted or trial.needs_rerun:
-                    continue
-                # Graded, or failed by the agent's own fault.
-                is_settled = bool(trial.failure) or trial.verdict is not None
-                is_graded = trial.spec_hash == wanted[key] and is_settled
-                if key not in found or (is_graded and not found[key].is_graded):
-                    found[key] = EarlierTrial(self._moved(trial, file), is_graded)
+                begin = self._begin(trial, file)
+                if begin.fresh:
+                    least[key[0]] = max(least.get(key[0], ""), begin.began)
+                if key in wanted and key not in self.refused and not trial.needs_rerun:
+                    one = self._candidate(trial, file, wanted[key], begin.began)
+                    candidates.setdefault(key, []).append(one)
+        found: dict[tuple[str, int], EarlierTrial] = {}
+        for key, several in candidates.items():
+            limit = least.get(key[0], "")
+            usable = [one for one in several if one.began >= limit and one.reuse.kind != "no"]
+            if usable:
+                found[key] = max(usable, key=lambda one: (one.is_graded, one.began))
         return found
+
+    def _begin(self, trial: Trial, file: Path) -> RunBegin:
+        """Return how the run began that made a trial; another may have taken it from there."""
+        source = trial.metadata.get(REUSED)
+        folder = self._root / source if isinstance(source, str) else file.parent
+        if folder not in self._begins:
+            self._begins[folder] = begin_of(folder)
+        return self._begins[folder]
+
+    def _candidate(self, trial: Trial, file: Path, spec: TrialSpec, began: str) -> EarlierTrial:
+        # Graded, or failed by the agent's own fault.
+        is_settled = bool(trial.failure) or trial.verdict is not None
+        is_graded = trial.spec_hash == spec.hash and is_settled
+        reuse = reuse_of(trial.identity, spec.identity) if spec.identity else Reuse("yes")
+        return EarlierTrial(self._moved(trial, file), is_graded, reuse, began)
 
     def count(self, specs: Sequence[TrialSpec]) -> int:
         """Return how many of these trials need not be run, but graded at most."""
@@ -205,6 +294,14 @@ class EarlierTrials:
             one is not None and (one.is_graded or _can_be_regraded(spec, one.trial))
             for spec, one in known
         )
+
+    def ended(self, source: str) -> str | None:
+        """Return when an earlier run came to its verdict, or was last written."""
+        folder = self._root / source
+        try:
+            return msgspec.json.decode((folder / VERDICT).read_bytes(), type=_Verdict).ended
+        except (OSError, *UNREADABLE):
+            return None
 
     def _files(self) -> list[Path]:
         own = self._own.resolve()
@@ -232,6 +329,18 @@ def trials_in(output: Path) -> list[Trial]:
         for trial in _read_trials(file):
             found[trial.id, trial.number] = trial
     return list(found.values())
+
+
+def drop_trials(output: Path, places: Collection[tuple[str, int]]) -> None:
+    """Take trials out of the journal of an arm, by prompt and number, so that they are run again.
+
+    The earlier runs that they are from still have them.
+    """
+    kept = [trial for trial in trials_in(output) if (trial.id, trial.number) not in places]
+    with replaced_file(output.with_name(f"{output.name}.partial")) as out:
+        for trial in kept:
+            out.write(encode_finished(trial) + b"\n")
+    output.unlink(missing_ok=True)
 
 
 def _read_trials(file: Path, wanted: Collection[str] | None = None) -> Iterator[Trial]:

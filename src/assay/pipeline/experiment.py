@@ -1,6 +1,5 @@
 """Experiments: read from experiment.toml or put together, checked, and how their arms differ."""
 
-import contextlib
 import os
 import re
 import tomllib
@@ -12,15 +11,13 @@ from typing import Any
 
 import msgspec
 
-from assay.errors import AssayError, InputError
-from assay.records.experiment import VERDICT, Arm, Experiment
+from assay.errors import InputError
+from assay.records.experiment import Arm, Experiment, ReuseMode
 from assay.records.files import hash_file, hash_folder
 from assay.records.problems import problem_in
-from assay.records.rows import UNREADABLE, explain
 from assay.records.spec import PluginRef
 from assay.records.text import LEAST_MEMORY
 
-STALE, NOT_JUDGED = 3, 4
 _TOP = frozenset(Experiment.__struct_encode_fields__)
 _SETUP = frozenset(Arm.__struct_encode_fields__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,59}")
@@ -54,6 +51,7 @@ def read_experiment(path: Path) -> Experiment:
         arms={name: _beside(path, arm) for name, arm in arms.items()},
         control=plain.control or next(iter(arms), ""),
         prompts=_at(path, plain.prompts),
+        confirm_prompts=_at(path, plain.confirm_prompts),
         graders=[_grader_at(path, grader) for grader in plain.graders],
     )
     return check_experiment(found, str(path))
@@ -145,6 +143,9 @@ def check_experiment(experiment: Experiment, where: str) -> Experiment:
     if experiment.control not in names:
         msg = f"{where}: the control {experiment.control!r} is not an arm"
         raise InputError(msg, hint=f"the arms are: {', '.join(names)}")
+    if experiment.holdout and experiment.confirm_prompts:
+        msg = f"{where}: holdout and confirm-prompts cannot be used together"
+        raise InputError(msg, hint="hold prompts back, or name a file of others")
     if (experiment.prompts is None) == (experiment.benchmark is None):
         msg = f"{where}: give either prompts or benchmark"
         raise InputError(msg, hint='as in prompts = "prompts.jsonl"')
@@ -295,78 +296,6 @@ def _inputs(experiment: Experiment) -> list[str]:
     return list(dict.fromkeys(str(Path(path)) for path in there))
 
 
-class ExperimentStatus(msgspec.Struct, frozen=True):
-    """Whether the last verdict of an experiment is about the files as they are now."""
-
-    name: str
-    status: str
-    """up to date, stale, invalid, unreadable or no verdict."""
-    words: str
-    code: int
-    """The exit code of a command that checks it."""
-
-
-class _Verdict(msgspec.Struct, rename="camel"):
-    name: str
-    valid: bool
-    sentences: list[str]
-    experiment: str
-    inputs: dict[str, str]
-    file: str | None = None
-    folder: str = ""
-    """Where assay ab was started, from the folder of the run: the inputs are named from there."""
-
-
-class _End(msgspec.Struct):
-    ended: str = ""
-
-
-def experiment_status(folder: Path) -> ExperimentStatus:
-    """Judge the newest verdict in the folder of an experiment."""
-    found = sorted(folder.glob(f"*/{VERDICT}"), key=_ended)
-    if not found:
-        return ExperimentStatus(folder.name, "no verdict", "no run of it has ended", NOT_JUDGED)
-    run = found[-1].parent
-    try:
-        verdict = msgspec.json.decode(found[-1].read_bytes(), type=_Verdict)
-    except UNREADABLE as error:
-        words = f"{found[-1]}: {explain(error, _Verdict)}; run the experiment again"
-        return ExperimentStatus(folder.name, "unreadable", words, NOT_JUDGED)
-    there = run / verdict.folder
-    is_there = verdict.folder and there.is_dir()  # it may be gone, or not be known
-    with contextlib.chdir(there) if is_there else contextlib.nullcontext():
-        changed = "; ".join(_changes(verdict))
-    words = " ".join(verdict.sentences)
-    if changed:
-        return ExperimentStatus(folder.name, "stale", f"{changed} ({run})", STALE)
-    if not verdict.valid:
-        return ExperimentStatus(folder.name, "invalid", words, NOT_JUDGED)
-    return ExperimentStatus(folder.name, "up to date", f"{words} ({run})", 0)
-
-
-def _ended(path: Path) -> tuple[str, float]:
-    """When a verdict was made. In a clone all files are of the same time."""
-    try:
-        known = msgspec.json.decode(path.read_bytes(), type=_End).ended
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        known = ""
-    return known, path.stat().st_mtime
-
-
-def _changes(verdict: _Verdict) -> Iterator[str]:
-    """Yield what is not as it was when the verdict was made."""
-    if verdict.file is not None:
-        try:
-            if read_experiment(Path(verdict.file)).digest != verdict.experiment:
-                yield f"{verdict.file} describes another experiment than was run"
-        except AssayError as error:
-            yield error.message
-    for name, before in verdict.inputs.items():
-        now = hash_path(Path(name))
-        if now != before:
-            yield f"{name} {'has changed' if now else 'is gone'}"
-
-
 def files_of_grader(text: str, folder: Path) -> list[Path]:
     """Return the files that a grader is made of: its own, its schema, scripts of its command."""
     _, colon, rest = text.partition(":")
@@ -384,7 +313,13 @@ class ExperimentRequest(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_s: float | None = None
     executor: PluginRef = PluginRef(name="local")
     fresh: bool = False
-    """Whether trials of earlier runs are left alone."""
+    """Whether a new line of trials is begun: no earlier one counts."""
+    reuse: ReuseMode = "check"
+    """What becomes of trials of earlier runs."""
+    confirm: bool = False
+    """Whether all arms are run anew, on prompts held back for it if there are some."""
+    keep_workspaces: str = ""
+    """failed, all or none."""
 
 
 def with_treatment(

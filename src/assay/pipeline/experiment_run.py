@@ -2,7 +2,8 @@
 
 import datetime
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from assay import plugins
+from assay.compare.report import UnequalLosses
 from assay.errors import InputError
 from assay.pipeline.arms import (
     EarlierTrials,
     Regrade,
+    RunBegin,
     arm_key,
+    begin_of,
     interleave,
     is_invalid,
     trials_in,
@@ -27,37 +30,46 @@ from assay.pipeline.experiment import (
     hash_path,
 )
 from assay.pipeline.identity import identity_in
+from assay.pipeline.made_of import (
+    DEFAULT_K,
+    confirming,
+    made_of,
+    own_identities,
+    prepare_arms,
+    read_rows,
+)
 from assay.pipeline.material import skill_body
-from assay.pipeline.prompts import Setting, choose, read_prompts
+from assay.pipeline.prompts import Setting
 from assay.pipeline.proof import ArmFacts, Piece, gather, prove, read_piece, skills_in
+from assay.pipeline.reuse import ReuseGuard
 from assay.pipeline.run import (
     BatchProgress,
     PlannedArm,
     PreparedRun,
-    arm_request,
     batch_of,
     check_startable,
     execute,
     open_rows,
     place,
-    prepare,
 )
 from assay.pipeline.stages import CaptureTrial
 from assay.pipeline.steps import StopRule
-from assay.pipeline.until import UntilDecided
+from assay.pipeline.until import Earlier, UntilDecided, is_lost
 from assay.plugin import PromptRow
 from assay.records.capture import Identity
 from assay.records.experiment import VERDICT, Arm, Experiment
 from assay.records.files import short_hash
 from assay.records.setup import ArmsProof
-from assay.records.spec import PluginRef, TrialSpec
+from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun
 from assay.records.trial import REUSED, Trial
 from assay.report.experiment import Effort
 from assay.run.turn import Trace
 from assay.stats.sequential import SequentialDecision, decide_effect
+from assay.stats.significance import losses_differ
 
-DEFAULT_K = 5
+_UNEQUAL = 0.02
+"""Level of the test that says that arms lost unequally; so seldom it is wrong."""
 
 type Decisions = dict[str, SequentialDecision]
 """What a sequential rule decided about each arm, by name; nothing if all trials were run."""
@@ -119,36 +131,12 @@ class ExperimentArm(msgspec.Struct, frozen=True, kw_only=True):
         return len(left) - (earlier.count(left) if earlier is not None else 0)
 
 
-def own_identities(arm: PreparedRun) -> dict[str, Identity | None]:
-    """Return the identities of prompts whose rows ask for something of their own."""
-    made = {prompt.id: arm.row_settings.of(prompt).identity for prompt, _ in arm.rows}
-    return {id_: one for id_, one in made.items() if one is not arm.setting.identity}
-
-
 def skill_bodies(place: Path, identity: Identity | None) -> dict[str, str]:
     """Hash the bodies of the skills that an agent reads in a folder, by the hashes of theirs."""
     skills = skills_in(identity) if identity else ()
     return {
         value: skill_body((place / Path(path).expanduser()).parent) for path, _, value in skills
     }
-
-
-def benchmark_of(experiment: Experiment) -> PluginRef:
-    """Return where the prompts come from."""
-    if experiment.benchmark is not None:
-        return plugins.benchmark_ref(experiment.benchmark)
-    path = experiment.prompts
-    return PluginRef(name="prompts", options={"path": path} if path and path != "-" else {})
-
-
-def read_rows(experiment: Experiment) -> list[PromptRow]:
-    """Return the prompts that are run; refuse none."""
-    rows = choose(read_prompts(benchmark_of(experiment)), experiment.filter, experiment.limit)
-    if not rows:
-        where = experiment.prompts or f"benchmark {experiment.benchmark}"
-        msg = f"{where}: no prompts{' that match the filter' if experiment.filter else ''}"
-        raise InputError(msg)
-    return rows
 
 
 class ExperimentProgress(BatchProgress):
@@ -164,23 +152,22 @@ class ExperimentRun:
     def __init__(self, experiment: Experiment, how: ExperimentRequest, scratch: Path) -> None:
         """scratch is an empty folder, where the templates of the arms are made."""
         self._began_s = time.monotonic()
+        experiment = confirming(experiment) if how.confirm else experiment
         self._experiment = experiment
         # Before anything is read: an edit from now on makes the verdict stale, never wrong.
         self.inputs = hash_inputs(experiment)
-        rows = read_rows(experiment)
+        rows = read_rows(experiment, confirm=how.confirm)
         self.inputs |= files_named_by(rows, Path(experiment.prompts or "").parent)
-        shared = self._shared_request(how)
-        prepared = {
-            name: prepare(
-                arm_request(
-                    experiment.resolved(name), rows=rows, scratch=scratch / str(number), **shared
-                )
-            )
-            for number, name in enumerate((experiment.control, *experiment.treatments))
-        }
+        pace = {"jobs": how.jobs, "rate_per_s": how.rate_per_s, "executor": how.executor}
+        kept = {"keep_workspaces": how.keep_workspaces}
+        prepared = prepare_arms(experiment, rows, scratch, **pace, **kept)
         _check_graded(experiment, next(iter(prepared.values())))
-        named = run_id(experiment, prepared)
-        self.folder = run_folder(how.root / experiment.name, named, fresh=how.fresh)
+        self.made_of = made_of(prepared)
+        self.folder = run_folder(
+            how.root / experiment.name, self._run_id(confirm=how.confirm), fresh=how.fresh
+        )
+        now = datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="microseconds")
+        self.begin = begin_of(self.folder) if self.folder.exists() else RunBegin(now, how.fresh)
         self.arms = [self._placed(name, arm) for name, arm in prepared.items()]
         self.by_key = {arm.planned.run_token: arm for arm in self.arms}
         specs = interleave([arm.specs for arm in self.arms], experiment.seed)
@@ -188,29 +175,22 @@ class ExperimentRun:
         batch = batch_of([arm.planned for arm in self.arms], specs)
         self._batch = msgspec.structs.replace(batch, settles=True)
         self.pieces = {path: piece for arm in self.arms for path, piece in arm.pieces.items()}
-        self.earlier = None if how.fresh else EarlierTrials(how.root, self.folder)
-        self.n_reused: dict[str, int] = {}
-        """Trials of earlier runs, by the folder that they come from."""
+        # One that was interrupted goes on without earlier trials, if it began so.
+        no_reuse = self.begin.fresh or how.confirm or how.reuse == "none"
+        self.earlier = None if no_reuse else EarlierTrials(how.root, self.folder)
+        self.guard = ReuseGuard(self.by_key, self.earlier, experiment.seed, how.reuse)
+        self.not_covered: list[str] = []
+        """What may have changed since reused trials were made, and cannot be known."""
         self.n_regraded = 0
         self._n_before = sum(len(arm.entries) for arm in self.arms)
         self._earlier_s = _earlier_seconds(self.folder)
 
-    def _shared_request(self, how: ExperimentRequest) -> dict[str, Any]:
-        """Return what all arms ask for alike."""
+    def _run_id(self, *, confirm: bool) -> str:
+        """Name the run by what it measures: another budget continues it, another skill does not."""
         experiment = self._experiment
-        timeout_s = experiment.grader_timeout
-        return {
-            "prompts": benchmark_of(experiment),
-            "graders": [plugins.grader_ref(text, timeout_s) for text in experiment.graders],
-            "grader_timeout_s": timeout_s,
-            "k": experiment.k or DEFAULT_K,
-            "jobs": how.jobs,
-            "retries": experiment.retries,
-            "rate_per_s": how.rate_per_s,
-            "executor": how.executor,
-            "mode": "resume",
-            "can_regrade": False,
-        }
+        k, why = experiment.k or DEFAULT_K, ["confirm"] if confirm else []
+        parts = (experiment.control, k, experiment.seed, self.made_of, *why)
+        return short_hash(msgspec.json.encode(parts, order="deterministic"))[:8]
 
     @property
     def specs(self) -> list[TrialSpec]:
@@ -248,9 +228,8 @@ class ExperimentRun:
             into = nullcontext(rows)
             for _ in execute(batch, progress=progress, stop=stop, rows=into, trace=trace):
                 pass
-            for source, n in rows.n_reused.items():
-                self.n_reused[source] = self.n_reused.get(source, 0) + n
             self.n_regraded += rows.n_regraded
+            self.not_covered += [each for each in rows.not_covered if each not in self.not_covered]
 
     def rule(self, key: str) -> UntilDecided:
         """Return the rule that compares one arm with the control and says when it is decided."""
@@ -261,17 +240,17 @@ class ExperimentRun:
                 seen, effect=effect, is_last=is_last, extremes=extremes, n_judged=n_judged
             )
 
-        def earlier() -> Iterator[tuple[int, str, int, bool | None]]:
+        def earlier() -> Iterator[Earlier]:
             for number, arm in enumerate((self.arms[0], self.by_key[key])):
                 for trial in trials_in(arm.output):
-                    yield number, trial.id, trial.number, trial.passed
+                    yield number, trial.id, trial.number, trial.passed, is_lost(trial)
 
         def arm_of(spec: TrialSpec) -> int:
             return int(arm_key(spec) == key)
 
         own = (next(iter(self.by_key)), key)
         specs = [spec for spec in self.specs if arm_key(spec) in own]
-        return UntilDecided(decide, earlier=earlier, arm_of=arm_of, plan=specs, keep_order=True)
+        return UntilDecided(decide, earlier=earlier, arm_of=arm_of, plan=specs, order=None)
 
     def decided_earlier(self) -> Decisions:
         """Return what was decided before: a second look at the same trials must not change it."""
@@ -283,7 +262,8 @@ class ExperimentRun:
             found = msgspec.convert(known.get("decisions", {}), kind)
         except (OSError, msgspec.MsgspecError):
             return {}
-        same = known.get("effect") == self._experiment.effect
+        # Of an unhealthy measurement nothing is decided: trials that were not measured run again.
+        same = known.get("effect") == self._experiment.effect and known.get("valid", True)
         return found if found and same and all(d.is_decided for d in found.values()) else {}
 
     def budget_left(self) -> float | None:
@@ -299,6 +279,12 @@ class ExperimentRun:
         """Return what a trial of unknown cost counts as: the highest cost, or an even share."""
         known = [cost for cost in map(_spent, self._own_entries) if cost is not None]
         return max(known, default=budget / len(self.specs))
+
+    @property
+    def n_reused(self) -> dict[str, int]:
+        """Trials of earlier runs, by the folder that they come from."""
+        entries = (entry for arm in self.arms for entry in arm.entries if _is_reused(entry))
+        return dict(Counter(str(entry.metadata[REUSED]) for entry in entries))
 
     @property
     def _own_entries(self) -> list[Trial]:
@@ -327,6 +313,20 @@ class ExperimentRun:
         """Say whether the arms differ in what they should, and in nothing else."""
         control, *others = self._facts()
         return prove(control, others)
+
+    def unequal_losses(self) -> dict[str, UnequalLosses]:
+        """Say of which arms other shares of attempts were lost than of the control."""
+        counts = {arm.name: _count_losses(arm.entries) for arm in self.arms}
+        (control, (lost_a, n_a)), *others = counts.items()
+        found = {}
+        for name, (lost_b, n_b) in others:
+            if losses_differ(lost_a, n_a, lost_b, n_b, alpha=_UNEQUAL):
+                words = (
+                    f"attempts that were lost, in {counted_noun(lost_b, 'trial')} of {name} and "
+                    f"{lost_a} of {control},"
+                )
+                found[name] = UnequalLosses(words, lost_a / n_a + lost_b / n_b)
+        return found
 
     def failures(self) -> Iterator[str]:
         """Say of each arm if half of its trials or more failed, or could not be graded."""
@@ -366,6 +366,11 @@ def all_ungraded(entries: Sequence[Trial]) -> tuple[str, str] | None:
     return named[0] if named and len(named) == len(entries) else None
 
 
+def _count_losses(entries: Sequence[Trial]) -> tuple[int, int]:
+    """Count the trials of which an attempt was lost, and all of them."""
+    return sum(entry.needs_rerun or bool(entry.retried) for entry in entries), len(entries)
+
+
 def _spent(entry: Trial) -> float | None:
     """What a trial cost in dollars; None if its agent does not say it."""
     usage = entry.usage or None
@@ -389,23 +394,13 @@ def files_named_by(rows: Sequence[PromptRow], folder: Path) -> dict[str, str]:
     return {path: value for path, value in named.items() if value}
 
 
-def run_id(experiment: Experiment, arms: Mapping[str, PreparedRun]) -> str:
-    """Name a run by what it measures: another budget continues it, another skill does not."""
-    first = next(iter(arms.values()))
-    made_of = (
-        experiment.control,
-        first.request.k,
-        experiment.seed,
-        {name: (arm.setting.identity, own_identities(arm)) for name, arm in arms.items()},
-        [prompt for prompt, _ in first.rows],
-    )
-    return short_hash(msgspec.json.encode(made_of, order="deterministic"))[:8]
-
-
 def run_folder(root: Path, run_id: str, *, fresh: bool) -> Path:
     """Return the folder of the run that goes on, or of a new one, among those of an experiment."""
-    earlier = sorted(path for path in root.glob(f"*-{run_id}*") if path.is_dir())
+    found = (path for path in root.glob(f"*-{run_id}*") if path.is_dir())
+    earlier = sorted(found, key=lambda path: (begin_of(path).began, path.name))
     unfinished = [path for path in earlier if not (path / VERDICT).exists()]
+    if fresh:  # one that may have trials of earlier runs is not fresh
+        unfinished = [path for path in unfinished if begin_of(path).fresh]
     if unfinished:
         return unfinished[-1]
     # One that was invalid is left as it is: the cause may be fixed, but its trials had it.

@@ -4,6 +4,7 @@ As in run.py, plan reads and checks what it can before anything is written, and 
 """
 
 import os
+import re
 import select
 import stat
 import sys
@@ -24,9 +25,10 @@ from assay.pipeline.prompts import matching_rows, read_prompts
 from assay.pipeline.row_settings import RowGraders
 from assay.pipeline.sink import Sink, Write, open_sink
 from assay.pipeline.stages import AskingHost, prepare_graders
-from assay.records.journal import Mode
+from assay.records.journal import Mode, measured_kind, raw_folder
 from assay.records.rows import Place, decode_line, open_rows, read_lines
 from assay.records.spec import PluginRef
+from assay.records.trial.files import entries_of
 from assay.records.trial.views import AnyIdView
 from assay.run.process import start_over, stop_all
 from assay.run.resources import allow_open_files
@@ -88,6 +90,15 @@ class Grading(msgspec.Struct, frozen=True, kw_only=True):
     """Asks the graders on other machines."""
 
     @property
+    def mode(self) -> Mode:
+        """What to do with an output: what graders only computed can be made again."""
+        request, graders = self.request, [*self.request.graders, *self.own.to_prepare]
+        if request.mode != "new" or request.output is None or not request.output.is_file():
+            return request.mode
+        computes = all(plugins.grader(ref).only_computes for ref in graders)
+        return "replace" if computes and _is_computed(request.output) else "new"
+
+    @property
     def takes_all_cores(self) -> bool:
         """Whether all rows of a file are graded, and by graders that only compute."""
         request, rows = self.request, self.request.rows
@@ -96,6 +107,23 @@ class Grading(msgspec.Struct, frozen=True, kw_only=True):
         if not is_whole or not is_plain or request.jobs > 1 or not request.graders:
             return False
         return all(plugins.grader(ref).only_computes for ref in request.graders)
+
+
+def _is_computed(output: Path) -> bool:
+    """Whether a file has no trials, or, judged by its first row, grades that were only computed."""
+    if measured_kind(output) is None:
+        return True
+    if raw_folder(output).is_dir():  # a capture, not what `grade` made of one
+        return False
+    try:
+        _, line = next(read_lines(output))
+        row = msgspec.json.decode(line, type=dict[str, Any])
+    except (StopIteration, InputError, msgspec.DecodeError):
+        return False
+    grades = next(iter(entries_of(row)), {}).get("grades")
+    if not isinstance(grades, dict) or not grades:
+        return False
+    return all(plugins.computes(re.sub(r"-\d+$", "", name)) for name in grades)
 
 
 def plan(request: GradeRequest) -> Grading:
@@ -169,7 +197,7 @@ def execute[T](
     limiter = AskingHost.limiter
     limiter.interval_s = 1 / request.rate_per_s if request.rate_per_s else 0.0
     limiter.on_wait = progress.waiting
-    with open_sink(request.output, request.mode, guarded=False, write=write) as sink:
+    with open_sink(request.output, grading.mode, guarded=False, write=write) as sink:
         if request.mode == "resume" and request.output is not None:
             progress.resumed(_skip_graded(grading.lines, request.output))
         if grading.takes_all_cores:

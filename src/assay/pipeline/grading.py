@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import groupby, tee
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,9 @@ from assay.records.trial import PASS_FIELDS, PassNumbers, Verdict
 from assay.records.trial.files import is_trials_row, split_trials
 from assay.records.trial.verdict import entry_with_verdict, line_with_verdict, value_of
 from assay.records.trial.views import AnyIdView, GradingView
+from assay.run.notes import folder_of_row, read_note
+from assay.run.snapshot import note_tree
+from assay.run.treatment import without_treatment
 from assay.run.workspace import our_secrets
 
 
@@ -284,9 +288,15 @@ class _BatchGrader:
 
     def __call__(self, batch: Iterable[tuple[Place, bytes]]) -> Iterator[GradedRow]:
         """Yield each row as soon as it is graded; raise at one that cannot be read."""
+        with ExitStack() as hiding:
+            yield from self._graded(batch, hiding)
+
+    def _graded(
+        self, batch: Iterable[tuple[Place, bytes]], hiding: ExitStack
+    ) -> Iterator[GradedRow]:
         rows: _Waiting = deque()
         unreadable: list[InputError] = []
-        trials = self._trials(batch, rows, unreadable)
+        trials = self._shown(self._trials(batch, rows, unreadable), hiding)
         has_secrets = bool(self._secrets.longest)
         for verdict in self._ask(self._graders, trials, self._host):
             if rows[0][2] is not None:
@@ -343,6 +353,15 @@ class _BatchGrader:
             for trial in trials:
                 yield place, trial, whole
 
+    def _shown(self, trials: Iterable[Trial], hiding: ExitStack) -> Iterator[Trial]:
+        """Yield the trials; what an experiment put into their workspaces is not there meanwhile."""
+        for trial in trials:
+            note = read_note(Path(trial.cwd)) if trial.cwd else None
+            if note is not None and note.added and trial.cwd:
+                note_tree(trial.cwd)
+                hiding.enter_context(without_treatment(trial.cwd, note.added))
+            yield trial
+
     def _masked(self, verdict: Verdict) -> Verdict:
         """Mask secrets in what graders said; texts are looked at first, as nearly all have none."""
         said = list(verdict.broken.values())
@@ -365,8 +384,8 @@ class _BatchGrader:
         if self._sees_metadata:
             metadata = _METADATA.decode(row.metadata or b"null") or {}
             folder = row.cwd or metadata.get("workspaceDir")
-            is_there = isinstance(folder, str) and Path(folder).is_dir()
-            cwd = folder if is_there else None
+            raw = row.raw if isinstance(row.raw, str) else None
+            cwd = folder_of_row(folder, raw) if isinstance(folder, str) else None
         if self._sees_steps:
             steps = _STEPS.decode(row.trajectory or b"null") or []
         return Trial(

@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,11 @@ import msgspec
 from assay import plugins
 from assay.errors import AssayError
 from assay.pipeline.grading import grader_versions
-from assay.plugin import Ask, Machine
-from assay.records.capture import Identity
+from assay.pipeline.loaded import AskProgram, Loaded, Loader
+from assay.pipeline.servers import SERVER_FILES, add_servers, read_settings
+from assay.pipeline.variables import chosen_variables
+from assay.plugin import Ask, Command, Machine
+from assay.records.capture import COVERS, Identity
 from assay.records.files import hash_file, hash_folder, short_hash
 from assay.records.spec import Limits, PluginRef, Surroundings
 from assay.run.host import LocalHost
@@ -48,7 +51,22 @@ def identify(
     options = {} if has_content else dict(agent.options)
     mcp = options.pop("mcp", None)
     model = options.pop("model", None)
+    command = _command(agent, surroundings)
+    loads = _loads(command, surroundings, machine)
+    servers = _servers(agent, surroundings, template, machine)
+    unknown = (*_image(surroundings), *loads.unknown, *servers.unknown)
+    variables, unread = chosen_variables(
+        _environment(command, surroundings),
+        read=loads.variables | servers.variables,
+        passed=surroundings.env_names,
+    )
     return Identity(
+        covers=COVERS,
+        loads=loads.files,
+        packages={**servers.packages, **loads.packages},
+        mcp_files=servers.files,
+        variables=variables,
+        not_covered=tuple(dict.fromkeys((*unknown, *unread))),
         adapter=agent.name,
         program=program_version(agent, surroundings, machine),
         model=model or "",
@@ -77,7 +95,17 @@ def identity_in(
         identity,
         template=hash_folder(template, own_mode=True) if template else "",
         offered=_offered(agent, surroundings, template),
+        mcp_files=_servers(agent, surroundings, template).files,
     )
+
+
+def identity_of_setup(identity: Identity, setup: str, folder: Path) -> Identity:
+    """Return the identity of trials whose prompt has a set-up; its scripts are in a folder."""
+    loader = Loader(folder, os.environ)
+    loader.shell_line(setup, folder)
+    found = loader.found()
+    made_of = msgspec.json.encode((setup, found.files, found.packages), order="sorted")
+    return msgspec.structs.replace(identity, setup=short_hash(made_of))
 
 
 def _isolation(around: Surroundings) -> str:
@@ -85,7 +113,9 @@ def _isolation(around: Surroundings) -> str:
         return f"container {around.container}"
     if around.sandbox:
         return "sandbox" if around.sandbox == "network" else f"sandbox {around.sandbox}"
-    return "isolate" if around.isolate else "none"
+    if around.isolate:
+        return "isolate"
+    return "home" if around.own_home else "none"
 
 
 def _limits(limits: Limits) -> dict[str, float]:
@@ -96,10 +126,25 @@ def _limits(limits: Limits) -> dict[str, float]:
 
 
 def _offered(agent: PluginRef, around: Surroundings, template: Path | None) -> dict[str, str]:
-    """Hash what the agent can read: in its folder, in those above it, and in the user's HOME."""
+    """Hash what the agent can read."""
+    # A skill is its whole folder: what SKILL.md names belongs to it.
+    offered = {
+        name: hash_folder(file.parent) if file.name == _SKILL else hash_file(file)
+        for name, file in _offered_files(agent, around, template).items()
+    }
+    if around.has_own_home and (settings := plugins.adapter(agent).provider_settings()):
+        encoded = msgspec.json.encode(settings, order="deterministic", enc_hook=str)
+        offered["~/ (provider settings)"] = short_hash(encoded)
+    return offered
+
+
+def _offered_files(
+    agent: PluginRef, around: Surroundings, template: Path | None
+) -> dict[str, Path]:
+    """Find what the agent can read: in its folder, in those above it, and in the user's HOME."""
     adapter = plugins.adapter(agent)
     in_folder = AGENT_FILES if adapter.reads is None else adapter.reads
-    found: dict[str, str] = {}
+    found: dict[str, Path] = {}
     place = template or Path(around.cwd)
     if around.workspace_dir is None or template is not None:
         _add(found, place, in_folder, "")
@@ -111,16 +156,14 @@ def _offered(agent: PluginRef, around: Surroundings, template: Path | None) -> d
     return found
 
 
-def _add(found: dict[str, str], folder: Path, names: Iterable[str], prefix: str) -> None:
+def _add(found: dict[str, Path], folder: Path, names: Iterable[str], prefix: str) -> None:
     for name in names:
         path = folder / name
         if path.is_dir():
             for file in _files(path):
-                # A skill is its whole folder: what SKILL.md names belongs to it.
-                whole = hash_folder(file.parent) if file.name == _SKILL else hash_file(file)
-                found[f"{prefix}{file.relative_to(folder)}"] = whole
+                found[f"{prefix}{file.relative_to(folder)}"] = file
         elif path.is_file():
-            found[f"{prefix}{name}"] = hash_file(path)
+            found[f"{prefix}{name}"] = path
 
 
 def _files(folder: Path) -> list[Path]:
@@ -137,15 +180,78 @@ def _files(folder: Path) -> list[Path]:
     return listed[:_MOST_FILES]
 
 
+def _command(agent: PluginRef, around: Surroundings) -> Command | None:
+    """Return how the agent is started; None if it is no program, or cannot be said."""
+    if plugins.adapter(agent).content_hash is not None:
+        return None
+    try:
+        return plugins.adapter(agent).command(Ask(text="", cwd=around.cwd))
+    except AssayError:
+        return None
+
+
+def _loads(command: Command | None, around: Surroundings, machine: Machine) -> Loaded:
+    """Find what the agent's program loads; an image has its own programs."""
+    if command is None or command.function is not None or around.container:
+        return Loaded()
+    loader = Loader(Path(around.cwd), _environment(command, around), _asked_by(machine))
+    loader.command(command.argv)
+    return loader.found()
+
+
+def _asked_by(machine: Machine) -> AskProgram:
+    def ask(argv: list[str]) -> bytes:
+        try:
+            return machine.run(argv, timeout_s=_VERSION_S).stdout
+        except AssayError:
+            return b""
+
+    return ask
+
+
+def _environment(command: Command | None, around: Surroundings) -> dict[str, str]:
+    """Return the variables that the agent gets from us."""
+    declared = command.env if command else {}
+    if not around.hides_env:
+        return {**os.environ, **declared}
+    passed = {"PATH", *around.env_names, *(command.pass_env if command else ())}
+    return {name: os.environ[name] for name in passed if name in os.environ} | declared
+
+
+def _image(around: Surroundings) -> Iterator[str]:
+    if around.container and "@sha256:" not in around.container:
+        yield f"what is in the image {around.container}, which may be another one tomorrow"
+
+
+def _servers(
+    agent: PluginRef,
+    around: Surroundings,
+    template: Path | None,
+    machine: Machine | None = None,
+) -> Loaded:
+    """Find what MCP servers and hooks load: those that were given, and those of offered files."""
+    folder = Path(around.cwd)
+    loader = Loader(folder, os.environ, _asked_by(machine) if machine else None)
+    unknown: list[str] = []
+    if plugins.adapter(agent).content_hash is None:
+        unknown += add_servers(loader, {"mcpServers": agent.options.get("mcp") or {}}, folder)
+    for file in _offered_files(agent, around, template).values():
+        if file.name in SERVER_FILES and (content := read_settings(file)):
+            below = [each for each in file.parents if each in (template, folder)]
+            unknown += add_servers(loader, content, below[0] if below else file.parent)
+    found = loader.found()
+    return msgspec.structs.replace(found, unknown=(*unknown, *found.unknown))
+
+
 def program_version(agent: PluginRef, around: Surroundings, machine: Machine) -> str:
     """Find out which version of the agent will be started; empty when that cannot be known."""
     content = plugins.adapter(agent).content_hash
     if content is not None:
         return content
-    try:
-        argv = plugins.adapter(agent).command(Ask(text="", cwd=around.cwd)).argv
-    except AssayError:
+    command = _command(agent, around)
+    if command is None:
         return ""
+    argv = command.argv
     search = os.environ.get("PATH", os.defpath)
     path = next(filter(is_program, program_places(argv[0], around.cwd, search)), None)
     if path is None or around.container:  # an image has its own programs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay import plugins
-from assay.errors import AssayError, PluginError
+from assay.errors import AssayError, InputError, PluginError
 from assay.plugin import PromptRow
 from assay.records.capture import Identity
 from assay.records.rows import Place, decode_line
@@ -21,6 +21,7 @@ from assay.records.spec import (
     check_prompt,
     row_fields,
 )
+from assay.records.text import counted_noun
 from assay.records.trial import Allocation
 from assay.run import confinement
 
@@ -58,19 +59,57 @@ def prompt_row(row: Any, place: str) -> PromptRow:
     raise PluginError(msg)
 
 
-def choose(rows: Iterable[PromptRow], filters: Iterable[str], limit: int | None) -> list[PromptRow]:
-    """Keep prompts that fit every filter: an id pattern, or metadata or tags as key=pattern."""
-    kept = [row for row in rows if all(fits(row[0], text) for text in filters)]
+def choose(
+    rows: Sequence[PromptRow],
+    filters: Sequence[str],
+    limit: int | None,
+    where: object,
+    noun: str = "prompt",
+) -> list[PromptRow]:
+    """Keep prompts that fit the filters (see fits_all); refuse filters that leave none.
+
+    where and noun say in the error where the prompts come from, and what they are.
+    """
+    kept = [row for row in rows if fits_all(row[0], filters)]
+    if rows and not kept:
+        msg = f"{where}: no {noun}s that match the filter {' and '.join(map(repr, filters))}"
+        ids = ", ".join(prompt.id for prompt, _ in rows[:3])
+        raise InputError(msg, hint=f"it has {counted_noun(len(rows), noun)}, such as {ids}")
     return kept if limit is None else kept[:limit]
 
 
+def fits_all(prompt: Prompt, filters: Iterable[str]) -> bool:
+    """Whether a prompt fits the filters: one of those for ids or for a key, and all others.
+
+    All that leave something out hold, and all for tags, of which a prompt may have several.
+    """
+    groups: dict[str, list[str]] = {}
+    for text in filters:
+        key, equals, _ = text.partition("=")
+        is_alone = key.endswith("!") or text.startswith("!") or (equals and key == "tags")
+        groups.setdefault(text if is_alone else key if equals else "", []).append(text)
+    return all(any(fits(prompt, text) for text in group) for group in groups.values())
+
+
 def fits(prompt: Prompt, text: str) -> bool:
-    """Whether a prompt fits one filter."""
-    key, equals, pattern = text.partition("=")
-    if not equals:
-        return fnmatchcase(prompt.id, text)
-    values = [prompt.metadata.get(key), *([prompt.tags] if key == "tags" else ())]
-    return any(fnmatchcase(found, pattern) for value in values for found in _values(value))
+    """Whether a prompt fits one filter: ID, !ID, KEY=VALUE or KEY!=VALUE.
+
+    ID and VALUE are patterns, of which several may stand there, separated by commas: one of them
+    has to match or, where there is a !, none. KEY is one of metadata, or tags.
+    """
+    key, equals, patterns = text.partition("=")
+    is_negated = key.endswith("!") if equals else text.startswith("!")
+    found = [prompt.id]
+    if equals:
+        key = key.removesuffix("!")
+        values = [prompt.metadata.get(key), *([prompt.tags] if key == "tags" else ())]
+        found = [one for value in values for one in _values(value)]
+    else:
+        patterns = text.removeprefix("!")
+    # The whole first: an id or a value may have a comma in it.
+    wanted = [patterns, *(part for part in patterns.split(",") if part)]
+    matches = any(fnmatchcase(one, pattern) for pattern in wanted for one in found)
+    return matches != is_negated
 
 
 def matching_rows(
@@ -82,7 +121,7 @@ def matching_rows(
         view = decode_line(_FILTERED, *row)
         tags = view.tags if isinstance(view.tags, str | list) else []
         prompt = Prompt(id=str(view.id), input="", metadata=view.metadata or {}, tags=tags)
-        return all(fits(prompt, text) for text in filters)
+        return fits_all(prompt, filters)
 
     return filter(row_fits, lines) if filters else lines
 

@@ -20,6 +20,12 @@ from assay.records.trial import Trial
 _SKILL_PATH = re.compile(r"(?:^|.*/)skills?/([^/]+)/SKILL\.md")
 _FREE = frozenset({"agent", "agent-args", "env", "template", "isolate", "sandbox", "container"})
 """What may change anything about an agent: tools and rights that differ then need no reason."""
+_LOADED = {
+    "loads": "what the agent loads",
+    "packages": "the packages that the agent imports",
+    "variables": "the variables that the agent gets",
+    "mcp_files": "what MCP servers load",
+}
 _MODES = ("permissionMode", "approvalMode", "approval", "sandbox")
 
 
@@ -382,6 +388,10 @@ def _unasked_names(
 
 
 def _unasked_files(asked: list[Difference], control: ArmFacts, arm: ArmFacts) -> Iterator[str]:
+    is_free = any(one.kind == "mcp" for one in asked)
+    for field, words in _LOADED.items():
+        if not is_free and getattr(control.identity, field) != getattr(arm.identity, field):
+            yield f"{control.name} and {arm.name} differ in {words}, which was not asked for"
     skills = _asked_skills(asked, arm)
     contents = {
         arm.pieces[path].hash

@@ -35,7 +35,7 @@ from assay.run.process import raise_if_stopping
 from assay.run.raw import RawStreams
 from assay.run.supervised import ProcessKilled, call_supervised
 from assay.run.trial import check_program, lost_trial
-from assay.run.workspace import new_workspace, note_owner, remove_owned
+from assay.run.workspace import claim_workspace, remove_owned
 
 _RUN = "assay.pipeline.remote:run_here"
 _MOST_BYTES = 1 << 30
@@ -198,9 +198,8 @@ def _received(spec: TrialSpec, delivery: Delivery) -> Trial:
 
 
 def _unpacked(spec: TrialSpec, packed: bytes) -> Path:
-    workspace = new_workspace(spec)
+    workspace, _ = claim_workspace(spec)
     try:
-        note_owner(workspace, spec)
         workspace.mkdir(parents=True)
         unpack(packed, workspace)
     except OSError as error:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UnsetType
 
 from assay.errors import InputError
-from assay.records.capture import Identity, identity_differences
+from assay.records.capture import NOT_RECORDED, Identity, identity_differences
 from assay.records.journal import RowKey
 from assay.records.spec import PluginRef, TrialSpec
 from assay.records.trial import Allocation, Judged, Trial
@@ -59,6 +59,9 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
             msg = f"{where} was made by an earlier version of Assay, or from another prompt"
             raise InputError(msg, hint=_ANOTHER)
         found = identity_differences(identity, spec.identity)
+        if identity.is_old and not spec.identity.is_old:
+            msg = f"{where} cannot be continued: {NOT_RECORDED}"
+            raise InputError(msg, hint=_ANOTHER)
         if not found:
             msg = f"{where} was made from another prompt"
             raise InputError(msg, hint=_ANOTHER)

@@ -12,12 +12,12 @@ import msgspec
 from assay import plugins
 from assay.errors import InputError
 from assay.pipeline.agents import with_absolute_paths
-from assay.pipeline.identity import identity_in, identity_with
+from assay.pipeline.identity import identity_in, identity_of_setup, identity_with
 from assay.pipeline.prompts import Setting
 from assay.plugin import PromptRow
 from assay.records.capture import Identity
 from assay.records.rows import UNREADABLE, Place, decode_line, explain, read_lines
-from assay.records.spec import Expect, PluginRef, Prompt, Texts
+from assay.records.spec import Expect, PluginRef, Prompt, Surroundings, Texts
 from assay.run.workspace import frozen_template, private_root
 
 PURE = frozenset({"exact", "contains", "regex", "numeric", "tools", "skill", "file"})
@@ -87,12 +87,21 @@ def _list(value: Texts | Any | None) -> list[str]:
     return [value] if isinstance(value, str) else list(value or ())
 
 
+def looked_at(around: Surroundings, graders: Sequence[PluginRef]) -> Surroundings:
+    """Return where agents work, with how the graders want the folder to be looked at before."""
+    found = [plugins.grader(ref) for ref in graders]
+    return msgspec.structs.replace(
+        around,
+        snapshot=around.snapshot or any(grader.wants_snapshot for grader in found),
+        repository=around.repository or any(grader.wants_repository for grader in found),
+    )
+
+
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What the row of one prompt asks for, as it was read."""
 
     graders: tuple[PluginRef, ...]
     identity: Identity | None
-    snapshot: bool
     needs_workspace: bool
     template: Path | None
     """The folder that its workspaces are made from."""
@@ -188,9 +197,7 @@ class RowSettings:
         return msgspec.structs.replace(
             shared,
             agent=with_absolute_paths(shared.agent, around),
-            surroundings=msgspec.structs.replace(
-                around, snapshot=around.snapshot or asked.snapshot
-            ),
+            surroundings=looked_at(around, asked.graders),
             identity=asked.identity,
             graders=asked.graders,
         )
@@ -209,10 +216,11 @@ class RowSettings:
                 folder = around.workspace_dir or str(private_root() / shared.run_token)
                 around = msgspec.structs.replace(around, workspace_dir=folder)
                 identity = identity_in(identity, shared.agent, around, template)
+            if isinstance(prompt.setup, str):
+                identity = identity_of_setup(identity, prompt.setup, self._folder)
         return _Asked(
             graders=own,
             identity=identity,
-            snapshot=any(plugins.grader(ref).wants_snapshot for ref in own),
             needs_workspace=prompt.needs_workspace,
             template=template,
         )

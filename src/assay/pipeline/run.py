@@ -22,10 +22,10 @@ from assay.pipeline.agents import TEXT_AGENTS, agent_ref, text_agent, with_absol
 from assay.pipeline.arms import ArmRows, EarlierTrials, Regrade
 from assay.pipeline.identity import identify
 from assay.pipeline.limiter import RateLimiter
-from assay.pipeline.material import Material, compose, read_skill
+from assay.pipeline.material import Material, compose, places_of, read_skill
 from assay.pipeline.prompts import Setting, check_confinement, choose, make_specs, read_prompts
 from assay.pipeline.resume import Resume
-from assay.pipeline.row_settings import RowSettings, prompt_folder
+from assay.pipeline.row_settings import RowSettings, looked_at, prompt_folder
 from assay.pipeline.sink import Sink, Write, kept_raw, open_sink
 from assay.pipeline.stages import (
     AskingHost,
@@ -40,6 +40,7 @@ from assay.pipeline.steps import (
     Budget,
     Finished,
     FirstAlone,
+    OneAfterAnother,
     OnTrialStep,
     Outcome,
     Retry,
@@ -58,15 +59,17 @@ from assay.records.experiment import Arm
 from assay.records.journal import RESUMABLE, Kind, Mode
 from assay.records.raw_streams import folder_names
 from assay.records.recording import FORGETS
-from assay.records.spec import HINT, Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.spec import HINT, KEEP_ALL, Limits, PluginRef, Surroundings, TrialSpec
 from assay.records.text import counted_noun
 from assay.records.trial import Allocation, Trial
 from assay.run.family import end_leftovers, no_strays
+from assay.run.notes import remove_passed
 from assay.run.raw import remove_kept
 from assay.run.resources import allow_open_files
+from assay.run.treatment import AddedFiles, files_below
 from assay.run.trial import check_program
 from assay.run.turn import Trace, Until
-from assay.run.workspace import frozen_template, inherited, private_root
+from assay.run.workspace import frozen_template, inherited, leave_workspace, private_root
 
 DEFAULT_TIMEOUT_S = 60.0
 _REMEDY = (
@@ -108,6 +111,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     jobs: int = 1
     """How many trials run at once."""
+    overlap: bool = False
+    """Whether trials of one prompt that work in the same folder may run at once, too."""
     timeout_s: float | None = None
     """For each turn; by default what the agent's schema says, or 60 s."""
     trial_timeout_s: float | None = None
@@ -126,8 +131,12 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Where agents work; by default the current folder."""
     workspace_dir: Path | None = None
     """Parent of a folder for each trial."""
+    keep_workspaces: str = ""
+    """failed, all or none; see Surroundings."""
     workspace_template: Path | None = None
     """Copied into the workspace of each trial."""
+    own_home: bool = False
+    """Whether each trial has a HOME of its own, with a copy of the user's login."""
     isolate: bool = False
     sandbox: str = ""
     """network or no-network."""
@@ -188,6 +197,7 @@ def arm_request(arm: Arm, agent: PluginRef | None = None, **rest: Any) -> RunReq
             args=arm.agent_args,
             mcp=Path(arm.mcp) if arm.mcp else None,
             max_turns=arm.max_turns,
+            strict=bool(arm.strict),
         )
     template = Path(arm.template) if arm.template else None
     decided: dict[str, Any] = {
@@ -266,6 +276,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     raw_rows: bool = False
     until: Callable[[TrialSpec], Until] | None = None
     workers: int = 1
+    overlap: bool = False
+    """Whether trials of one prompt may run at once in one folder."""
     retries: int = 0
     max_cost: float | None = None
     """In dollars; once they are spent, no other trial is started."""
@@ -316,7 +328,7 @@ def prepare(request: RunRequest) -> PreparedRun:
         # As in the seed's `run`, the agent is told nothing of earlier turns.
         agent = msgspec.structs.replace(agent, options={**agent.options, "history": False})
         request = msgspec.structs.replace(request, agent=agent)
-    chosen = choose(rows, request.filters, request.limit)
+    chosen = choose(rows, request.filters, request.limit, source)
     template, templates = _composed(request, chosen)
     row_settings = RowSettings(
         _setting(request, graders, template),
@@ -348,7 +360,10 @@ def place(
         request = msgspec.structs.replace(request, output=output, output_folder=folder)
         token = _run_token(output)
         around = _surroundings(request, token, prepared.template)
-        around = msgspec.structs.replace(around, snapshot=prepared.setting.surroundings.snapshot)
+        before = prepared.setting.surroundings
+        around = msgspec.structs.replace(
+            around, snapshot=before.snapshot, repository=before.repository
+        )
         row_settings = row_settings.placed(
             msgspec.structs.replace(prepared.setting, surroundings=around, run_token=token)
         )
@@ -371,6 +386,8 @@ def place(
     )
     notes += _benchmark_notes(request, prepared.template)
     notes += _place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows))
+    if request.jobs > 1 and not request.overlap and OneAfterAnother.is_needed(specs):
+        notes.append(Note(_ONE_AFTER_ANOTHER))
     if prepared.forgets:
         notes.append(Note(f"Warning: {FORGETS}. {_REMEDY}"))
     resume = Resume(
@@ -414,6 +431,7 @@ def batch_of(arms: Sequence[PlannedArm], specs: list[TrialSpec] | None = None) -
         raw_rows=request.raw_rows,
         until=request.until,
         workers=request.jobs,
+        overlap=request.overlap,
         retries=request.retries,
         max_cost=request.max_cost,
         rate_per_s=request.rate_per_s,
@@ -458,8 +476,7 @@ def _setting(request: RunRequest, graders: Sequence[PluginRef], template: Path |
     )
     token = _run_token(request.output)
     surroundings = _surroundings(request, token, template)
-    wanted = (plugins.grader(ref).wants_snapshot for ref in graders)
-    surroundings = msgspec.structs.replace(surroundings, snapshot=any(wanted))
+    surroundings = looked_at(surroundings, graders)
     if request.executor.name == "local":
         check_confinement(surroundings, limits)
     return Setting(
@@ -496,7 +513,10 @@ def _surroundings(request: RunRequest, token: str, template: Path | None) -> Sur
         cwd=str(cwd),
         workspace_dir=str(workspaces.resolve()) if workspaces else None,
         workspace_template=str(root / f"template-{token}") if root and template else None,
+        added=_added(request, template),
+        keep_workspaces=request.keep_workspaces,
         replace=request.mode in ("resume", "overwrite"),
+        own_home=request.own_home,
         isolate=request.isolate,
         sandbox=request.sandbox,
         container=request.container,
@@ -507,6 +527,16 @@ def _surroundings(request: RunRequest, token: str, template: Path | None) -> Sur
         raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",
         written_paths=tuple(str(path.resolve()) for path in written if path),
     )
+
+
+def _added(request: RunRequest, template: Path | None) -> AddedFiles:
+    """Return the files of skills and instructions that were put into the template."""
+    material = request.material
+    if material is None or template is None or request.scratch is None:
+        return ()
+    skills, instructions = places_of(request.agent)
+    places = [f"{skills}/{skill.name}" for skill in material.skills]
+    return files_below(template, [*places, *([instructions] if material.instructions else [])])
 
 
 def _is_isolated(request: RunRequest) -> bool:
@@ -565,6 +595,12 @@ def _place_notes(around: Surroundings, n_private: int, n_prompts: int) -> Iterat
             f"Warning: the workspaces are inside a project. Agents will also read "
             f"{', '.join(map(str, found))}. Leave out --workspace-dir to avoid it."
         )
+
+
+_ONE_AFTER_ANOTHER = (
+    "Trials of one prompt share this folder and run one after another; --overlap runs them at the "
+    "same time, and so does --isolate or --workspace-dir, with a folder for each."
+)
 
 
 def check_startable(specs: Sequence[TrialSpec], workers: int, *, here: bool = True) -> None:
@@ -681,6 +717,7 @@ def execute(
                 yield from _run_missing(batch, work, missing, kept, progress, stop)
         if stop is not None or batch.settles:
             kept.settle()
+    _remove_old_workspaces(batch)
 
 
 def _run_missing(
@@ -707,7 +744,8 @@ def _run_missing(
     limiter.interval_s = 1 / batch.rate_per_s if batch.rate_per_s else 0.0
     limiter.on_wait = AskingHost.limiter.on_wait = progress.waiting
     finished = Finished()
-    outer: list[Step] = [WithinBudget(batch.budget or Budget(batch.max_cost, len(missing)))]
+    outer: list[Step] = [OneAfterAnother()] if _shares_folders(batch, missing) else []
+    outer.append(WithinBudget(batch.budget or Budget(batch.max_cost, len(missing))))
     outer += [UntilStopped(stop, n_slots)] if stop is not None else []
     outer.append(finished)
     inner: list[Step] = [Survive(work.lost)]
@@ -728,6 +766,7 @@ def _run_missing(
             for spec, outcome in done:
                 kept.add(spec, outcome.result)
                 finished.take(spec)
+                _leave_workspace(spec, outcome.result)
                 progress.finished(spec, outcome.result)
                 yield outcome.result
     except (GeneratorExit, KeyboardInterrupt, Interrupted):
@@ -737,6 +776,20 @@ def _run_missing(
     for step in outer:
         for text in step.notes():
             progress.note(text)
+
+
+def _leave_workspace(spec: TrialSpec, result: Any) -> None:
+    """Remove the workspace of a trial, or note how it ended, now that its row is on disk."""
+    folder, passed = result.cwd, False
+    if isinstance(result, Trial):
+        folder, passed = result.folder, result.verdict is True and not result.failure
+    if folder and spec.surroundings.workspace_dir is not None:
+        leave_workspace(spec, folder, result.raw or None, passed=passed)
+
+
+def _shares_folders(batch: Batch, missing: list[TrialSpec]) -> bool:
+    """Whether trials have to wait for others that work in the same folder."""
+    return batch.workers > 1 and not batch.overlap and OneAfterAnother.is_needed(missing)
 
 
 def _attempt_elsewhere(
@@ -761,6 +814,16 @@ def _place(batch: Batch, progress: BatchProgress) -> Iterator[None]:
             stack.enter_context(frozen_template(source, around.workspace_template or ""))
             stack.enter_context(arm.row_settings.frozen_templates())
         yield
+
+
+def _remove_old_workspaces(batch: Batch) -> None:
+    """Remove the workspaces of earlier runs' trials that passed, where this run makes its own."""
+    own = {spec.run_token: spec.surroundings for spec in batch.specs}
+    parents = {Path(around.workspace_dir).parent for around in own.values() if around.workspace_dir}
+    if parents and not any(around.keep_workspaces == KEEP_ALL for around in own.values()):
+        root = private_root()
+        if root in parents:
+            remove_passed(root, own)
 
 
 @contextmanager

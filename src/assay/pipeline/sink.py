@@ -11,7 +11,7 @@ import msgspec
 from assay.errors import InputError
 from assay.pipeline import stages, trials
 from assay.pipeline.resume import Resume
-from assay.records.journal import RESUMABLE, Journal, Kind, Mode, RowKey
+from assay.records.journal import RESUMABLE, Journal, Kind, Mode, RowKey, replaced_rows
 from assay.records.rows import decode_line, encode_row, open_rows, read_lines
 from assay.records.spec import TrialSpec
 from assay.run.workspace import our_secrets
@@ -150,6 +150,10 @@ def open_sink(
     """
     if output is None:
         yield Sink(None, write=write)
+        return
+    if mode == "replace" and output.is_file():
+        with replaced_rows(output) as write:
+            yield Sink(None, write=write)
         return
     with Journal(output, mode, hint, guarded=guarded) as journal:
         yield Sink(journal, kind, (resume or Resume()) if mode == "resume" else None)

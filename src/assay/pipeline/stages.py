@@ -26,8 +26,11 @@ from assay.records.rows import Place, decode_row, encode_row
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.records.trial import Trial, Verdict
 from assay.run.host import LocalHost
+from assay.run.notes import folder_of_row
 from assay.run.process import prepare_to_fork
 from assay.run.secrets import Secrets
+from assay.run.snapshot import leave_out, opened_repository
+from assay.run.treatment import without_treatment
 from assay.run.trial import lost_trial, recorded
 from assay.run.turn import OnStep, Trace, Until
 from assay.run.workspace import our_secrets
@@ -158,14 +161,14 @@ def judge_again(
     Also return what graders say about their files that changed since the run began.
     """
     graders = (*graders, *spec.graders)
-    row = captured.to_row()
+    row, folder = captured.to_row(), captured.folder
     trial = TrialForGraders(
         input=spec.prompt.input,
         output=captured.output,
         hint=spec.prompt.hint,
         trajectory=row["trajectory"],
         metadata=spec.prompt.metadata,
-        cwd=captured.folder or spec.surroundings.cwd,
+        cwd=folder_of_row(folder, captured.raw or None) if folder else spec.surroundings.cwd,
         reference=spec.prompt.reference,
         row=row,
     )
@@ -176,7 +179,11 @@ def judge_again(
         and plugins.benchmark(spec.benchmark).grades_failed_trials
     ):
         failure = None  # the graders judge by the world's evidence
-    verdict = our_secrets().mask_record(judge(trial, failure, graders, AskingHost()))
+    hiding = without_treatment(trial.cwd, spec.surroundings.added)
+    with opened_repository(trial.cwd) as env, hiding as hidden:
+        leave_out(env, trial.cwd or "", hidden)
+        trial = msgspec.structs.replace(trial, env=env)
+        verdict = our_secrets().mask_record(judge(trial, failure, graders, AskingHost()))
     return verdict, [text for ref in graders for text in plugins.grader(ref).changes(trial)]
 
 

@@ -7,8 +7,10 @@ before they start; the steps of a batch are one list, the first of them outermos
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
+from heapq import heappop, heappush
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -173,6 +175,74 @@ class WithinBudget(Step):
                 f"${total:.4f} for {'it' if n == 1 else 'them'}, as much as the most "
                 "expensive trial before, or an even share"
             )
+
+
+class OneAfterAnother(Step):
+    """Lets trials of one prompt that work in the same folder run one after another.
+
+    Trials of other prompts, and those with a workspace of their own, run beside them. It is the
+    first step: what it admits either runs, or is the last that another step lets through.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, str], deque[tuple[int, TrialSpec]]] = {}
+        self._ready: list[tuple[int, TrialSpec]] = []
+        self._running: dict[tuple[str, str], int] = {}
+        self._changed = threading.Condition()
+
+    @staticmethod
+    def is_needed(specs: Iterable[TrialSpec]) -> bool:
+        """Whether any two of the trials share their folder and their prompt."""
+        shared = [_folder_and_prompt(spec) for spec in specs if not spec.has_own_workspace]
+        return len(shared) > len(set(shared))
+
+    def around(self, run: DoTrial) -> DoTrial:
+        def in_turn(spec: TrialSpec, on_step: OnTrialStep | None) -> Outcome:
+            try:
+                return run(spec, on_step)
+            finally:
+                self._ended(spec)
+
+        return in_turn
+
+    def admit(self, specs: Iterable[TrialSpec]) -> Iterator[TrialSpec]:
+        for place, spec in enumerate(specs):
+            key = _folder_and_prompt(spec)
+            if spec.has_own_workspace:
+                self._ready.append((place, spec))
+            elif key in self._waiting:
+                self._waiting[key].append((place, spec))
+            else:
+                self._ready.append((place, spec))
+                self._waiting[key] = deque()
+        while (chosen := self._next()) is not None:
+            yield chosen
+
+    def _next(self) -> TrialSpec | None:
+        with self._changed:
+            while not self._ready:
+                if not any(self._waiting.values()):
+                    return None
+                self._changed.wait(_CHECK_S)
+                raise_if_stopping()
+            _, spec = heappop(self._ready)
+            if not spec.has_own_workspace:
+                self._running[_folder_and_prompt(spec)] = id(spec)
+            return spec
+
+    def _ended(self, spec: TrialSpec) -> None:
+        key = _folder_and_prompt(spec)
+        with self._changed:
+            if self._running.get(key) != id(spec):  # a lost trial ends twice
+                return
+            del self._running[key]
+            if waiting := self._waiting[key]:
+                heappush(self._ready, waiting.popleft())
+            self._changed.notify_all()
+
+
+def _folder_and_prompt(spec: TrialSpec) -> tuple[str, str]:
+    return spec.surroundings.cwd, spec.prompt.id
 
 
 class StopRule(Protocol):

@@ -102,6 +102,8 @@ class TrialRows:
         self._finished: dict[str, list[Trial]] = {}
         self._open: set[str] = set()
         self._specs: dict[str, TrialSpec] = {}
+        self.notes: dict[str, Any] = {}
+        """What is written into the metadata of every trial that is added."""
         self._known = False
         """Whether it is known which prompts are open: before that nothing may be deleted."""
 
@@ -151,6 +153,8 @@ class TrialRows:
 
     def add(self, spec: TrialSpec, trial: Trial) -> None:
         """Save a finished trial; the last one of its prompt writes the row."""
+        for name, value in self.notes.items():
+            trial = trial.with_note(name, value)
         self._save(_made_from(spec, trial))
         self._write_if_complete(spec)
 

@@ -31,7 +31,7 @@ from assay.pipeline.trigger import (
 )
 from assay.plugin import PromptRow
 from assay.records.files import hash_folder, replaced_file
-from assay.records.reports import TriggerReport
+from assay.records.reports import TriggerReport, TriggerRun
 from assay.records.spec import PluginRef
 from assay.records.text import counted_noun, visible_line
 from assay.report.comparison import flip_lines, verdict_lines
@@ -202,7 +202,9 @@ class TriggerExperiment:
         for (agent, variant), arm in arms.items():
             fires = read_fires(_output(arm), agent, skill, works=agent in self._using)
             described = variant if several else ""
-            runs.append(msgspec.structs.replace(in_order(fires, order), description=described))
+            invalid = [*fires.invalid, *_unhealthy(_output(arm), fires)]
+            fires = msgspec.structs.replace(fires, description=described, invalid=invalid)
+            runs.append(in_order(fires, order))
         return TriggerReport(skill=skill, runs=runs)
 
     def _judged(self, report: TriggerReport) -> TriggerReport:
@@ -287,6 +289,17 @@ class TriggerExperiment:
 def _output(arm: PlannedArm) -> Path:
     assert arm.request.output is not None
     return arm.request.output
+
+
+def _unhealthy(output: Path, run: TriggerRun) -> list[str]:
+    """Say why a measurement cannot be believed; of one that is none, something else is said."""
+    if run.n_not_measured == run.n_trials:
+        return []
+    from assay.compare.report import problems_of  # late: numpy
+    from assay.compare.runs import load_run
+
+    problems = problems_of(load_run(output.stem, output, "trials", "category"))
+    return [f"the measurement is unhealthy: {problem}" for problem in problems]
 
 
 def _difference(arms: Sequence[PlannedArm]) -> str:

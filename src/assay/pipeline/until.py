@@ -3,14 +3,23 @@
 Trials that finish early are often those that went well: an agent that hangs fails late. So a trial
 counts only when all that were to start before it have finished, and prompts come in an order that
 has nothing to do with the file, where they may be sorted by what they are about.
+
+Against a baseline, nothing passes before every prompt has run: what is broken may be in those that
+would have come last. A pass that was found earlier waits for them, and stands unless they turn the
+estimate towards a loss.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
+from assay.records.capture import Cause
 from assay.records.spec import TrialSpec
+from assay.records.text import counted_noun
 from assay.records.trial import Trial
+from assay.stats.rates import excused_shares
 from assay.stats.sequential import (
     ExtremeLooks,
     Look,
@@ -19,16 +28,41 @@ from assay.stats.sequential import (
     look_at_rates,
     turn_of,
 )
+from assay.stats.significance import losses_differ
 
 type Decide = Callable[[Look, ExtremeLooks | None, bool], SequentialDecision]
 """Takes a look, what trials that were not measured leave open, and whether it is the last look."""
-type Earlier = tuple[int, str, int, bool | None]
+type Earlier = tuple[int, str, int, bool | None] | tuple[int, str, int, bool | None, bool]
 """A finished trial: its arm, its prompt, its number, and whether it passed; None if it was not
-measured."""
+measured. At the end: whether the provider is to blame for that."""
 type _Key = tuple[int, str, int]
 """Arm, prompt and number of a trial."""
 _FRESH = 1
 _HOPELESS = 20
+
+
+def is_lost(trial: Trial) -> bool:
+    """Whether the provider kept a trial from being measured."""
+    return trial.passed is None and bool(trial.failure) and trial.failure.cause is Cause.PROVIDER
+
+
+class Order(NamedTuple):
+    """In what order prompts start, and what that asks of a pass."""
+
+    seed: int | None = None
+    """It draws the order; without one it is always the same."""
+    first: Collection[str] = ()
+    """Prompts that come before the others."""
+    least: float = -1.0
+    """A pass that was found before every prompt had run needs an estimate above this when they
+    have."""
+    is_planned: bool = False
+    """Whether the plan has the order already."""
+    lost_before: tuple[int, int] = (0, 0)
+    """Of the baseline: trials that the provider lost, and all of them."""
+
+
+_USUAL = Order()
 
 
 class UntilDecided:
@@ -42,21 +76,23 @@ class UntilDecided:
         earlier: Callable[[], Iterable[Earlier]] = tuple,
         arm_of: Callable[[TrialSpec], int] = lambda spec: _FRESH,
         plan: Sequence[TrialSpec] | None = None,
-        keep_order: bool = False,
+        order: Order | None = _USUAL,
     ) -> None:
         """baseline has (passes, measured trials) of each prompt of arm 0, if no trial of it runs.
 
         earlier is asked once for the trials that finished before this run; those that the plan
         lacks do not count. plan has all trials; without it, they are those that are missing.
-        keep_order: it has them in the order in which they should start.
+        With None for the order, the plan has them in the order in which they should start.
         """
-        self._plan, self._keep_order = plan, keep_order
+        self._plan, self._order = plan, order
+        self._passed_at: SequentialDecision | None = None
         self._decide, self._earlier, self._arm_of = decide, earlier, arm_of
         self._baseline = baseline
         self._number: dict[str, int] = {}
         self._passed = self._measured = self._finished = np.zeros((2, 0), dtype=np.int64)
+        self._lost = self._finished
         self._place: dict[_Key, int] = {}
-        self._waiting: dict[int, tuple[int, str, bool | None]] = {}
+        self._waiting: dict[int, tuple[int, str, bool | None, bool]] = {}
         self._n_counted, self._is_over = 0, False
         self.decision = decide(Look(0), None, False)
         """Of the last look, or of the one that decided."""
@@ -76,14 +112,15 @@ class UntilDecided:
         they have been run.
         """
         specs = missing if self._plan is None else self._plan
-        order = specs if self._keep_order else sorted(specs, key=self._turn)
+        is_planned = self._order is None or self._order.is_planned
+        order = specs if is_planned else sorted(specs, key=self._turn)
         self._prepare(dict.fromkeys(spec.prompt.id for spec in specs))
         self._place = {self._key(spec): place for place, spec in enumerate(order)}
         to_run = {self._key(spec) for spec in missing}
-        for arm, prompt_id, number, passed in self._earlier():
+        for arm, prompt_id, number, passed, *lost in self._earlier():
             key = arm, prompt_id, number
             if key in self._place and key not in to_run:
-                self._waiting[self._place[key]] = arm, prompt_id, passed
+                self._waiting[self._place[key]] = arm, prompt_id, passed, any(lost)
         self._count_in_turn()
         return [] if self._is_over else [spec for spec in order if self._key(spec) in to_run]
 
@@ -93,6 +130,7 @@ class UntilDecided:
             self._arm_of(spec),
             spec.prompt.id,
             result.passed,
+            is_lost(result),
         )
         self._count_in_turn()
         return self._is_over
@@ -102,6 +140,10 @@ class UntilDecided:
         """Whether no further trial is needed: it is decided, or more trials would not decide it."""
         return self._is_over
 
+    def in_order(self, specs: Sequence[TrialSpec]) -> list[TrialSpec]:
+        """Return all trials of the plan in the order in which they count."""
+        return sorted(specs, key=lambda spec: self._place[self._key(spec)])
+
     def finish(self) -> SequentialDecision:
         """Take the last look if every planned trial has finished; return the decision."""
         if not self._is_over and self._n_counted == len(self._place):
@@ -110,8 +152,8 @@ class UntilDecided:
 
     def _prepare(self, ids: Iterable[str]) -> None:
         self._number = {id_: n for n, id_ in enumerate(ids)}
-        counts = np.zeros((3, 2, len(self._number)), dtype=np.int64)
-        self._passed, self._measured, self._finished = counts
+        counts = np.zeros((4, 2, len(self._number)), dtype=np.int64)
+        self._passed, self._measured, self._finished, self._lost = counts
         for id_, (passed, measured) in (self._baseline or {}).items():
             if (n := self._number.get(id_)) is not None:
                 self._passed[0, n], self._measured[0, n] = passed, measured
@@ -124,10 +166,11 @@ class UntilDecided:
         trials without one measured show that none will be: no key, no quota.
         """
         while not self._is_over and self._n_counted in self._waiting:
-            arm, prompt_id, passed = self._waiting.pop(self._n_counted)
+            arm, prompt_id, passed, lost = self._waiting.pop(self._n_counted)
             self._n_counted += 1
             place = arm, self._number[prompt_id]
             self._finished[place] += 1
+            self._lost[place] += lost
             if passed is not None:
                 self._measured[place] += 1
                 self._passed[place] += passed
@@ -140,10 +183,12 @@ class UntilDecided:
                 self._look(is_last=True)
                 self._is_over = True
 
-    def _turn(self, spec: TrialSpec) -> tuple[bool, int, bytes, int]:
+    def _turn(self, spec: TrialSpec) -> tuple[bool, int, bool, bytes, int]:
         prompt_id = spec.prompt.id
         unknown = self._baseline is not None and prompt_id not in self._baseline
-        return unknown, spec.number, turn_of(prompt_id), self._arm_of(spec)
+        drawn = self._order or _USUAL
+        place = unknown, spec.number, prompt_id not in drawn.first
+        return *place, turn_of(prompt_id, drawn.seed), self._arm_of(spec)
 
     def _key(self, spec: TrialSpec) -> _Key:
         return self._arm_of(spec), spec.prompt.id, spec.number
@@ -159,13 +204,44 @@ class UntilDecided:
         both = (self._finished > 0).all(axis=0)
         extremes = None
         if (self._measured < self._finished).any() and both.any():
-            sides = [
-                (*(counts[both] for counts in arms[arm]), self._finished[arm, both])
-                for arm in (0, 1)
-            ]
-            extremes = look_at_extremes(sides[0], sides[1])
-        self.decision = self._decide(look_at_rates(arms[0], arms[1]), extremes, is_last)
+            planned = self._planned()
+            first, second = (
+                (*(counts[both] for counts in arms[arm]), planned[arm, both]) for arm in (0, 1)
+            )
+            extremes = look_at_extremes(first, second)
+        look = look_at_rates(arms[0], arms[1])
+        self.decision = self._decide(look, extremes, is_last)
+        if self._baseline is not None and self.decision.outcome != "fail":
+            self._wait_for_all(extremes.worst if extremes is not None else look)
         self._is_over = self.decision.is_decided
+
+    def _planned(self) -> Any:
+        """Return what the trials of each prompt leave open: less what both arms lost alike."""
+        lost, n = self._lost.sum(axis=1).tolist(), self._finished.sum(axis=1).tolist()
+        if self._baseline is not None:
+            lost[0], n[0] = (self._order or _USUAL).lost_before
+        differ = losses_differ(lost[0], n[0], lost[1], n[1])
+        shares = excused_shares((lost[0], lost[1]), (n[0], n[1]), differ=differ)
+        if not any(shares):
+            return self._finished
+        excused = np.where(self._measured > 0, self._lost, 0)
+        return self._finished - np.array(shares)[:, None] * excused
+
+    def _wait_for_all(self, worst: Look) -> None:
+        """Hold a pass back until every prompt has run; see the head of this file."""
+        if self.decision.outcome == "pass":
+            self._passed_at = self._passed_at or self.decision
+        unseen = int(((self._finished[0] > 0) & (self._finished[_FRESH] == 0)).sum())
+        known = self._passed_at
+        if known is None:
+            return
+        if unseen:
+            left = f"{counted_noun(unseen, 'prompt')} must run before it counts"
+            words = f"{known.words}; {left}"
+            self.decision = msgspec.structs.replace(known, outcome="go-on", words=words)
+        elif self.decision.outcome != "pass":
+            least = (self._order or _USUAL).least
+            self.decision = known if (worst.difference or 0.0) > least else self.decision
 
 
 class UntilAllDecided:

@@ -9,8 +9,8 @@ EmitAs = Literal["thought", "tool_call", "message", "plan"]
 NonEmpty = Annotated[list[str], Meta(min_length=1)]
 
 
-class _Part(msgspec.Struct, kw_only=True, rename="camel", forbid_unknown_fields=True, frozen=True):
-    """Unknown fields are refused: a misspelt one would be silently without effect."""
+class _Part(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
+    """Unknown fields have no effect; `unknown_fields` of records/problems.py finds them."""
 
 
 class Match(_Part, frozen=True):

@@ -246,15 +246,24 @@ class Identity(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_d
     Contents stand as short hashes. Two trials of a prompt belong together if all of it is equal.
     """
 
+    covers: int = 0
+    """How much is recorded: 0 in files of earlier versions of Assay, which know nothing of loads,
+    packages, mcp_files, variables and setup."""
     adapter: str
     program: str = ""
     """Version of the agent's program as it was found before the run."""
+    loads: dict[str, str] = {}
+    """Files that the program loads, and their hashes: scripts, modules, settings it is given."""
+    packages: dict[str, str] = {}
+    """Versions of the packages that it imports, with a hash of what was installed."""
     model: str = ""
     """The model that was asked for; empty is the agent's own choice."""
     agent: str = ""
     """Hash of the adapter's other options: schema, arguments, limit on turns."""
     mcp: str = ""
     """Hash of the file given with --mcp."""
+    mcp_files: dict[str, str] = {}
+    """Files that MCP servers and hooks load, and their hashes."""
     template: str = ""
     """Hash of the workspace template: names, contents and modes."""
     offered: dict[str, str] = {}
@@ -263,36 +272,67 @@ class Identity(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_d
     """none, isolate, sandbox, sandbox no-network, or container IMAGE."""
     env: tuple[str, ...] = ()
     """Names of the variables that were let through an isolation."""
+    variables: dict[str, str] = {}
+    """One-way hashes of the variables that choose models, endpoints and behaviour."""
+    setup: str = ""
+    """Hash of the prompt's set-up command, with the scripts that it names."""
     limits: dict[str, float] = {}
     """Time limits in ms; memory in bytes; number of CPUs."""
     graders: dict[str, str] = {}
     """The version of each grader, by its name."""
+    not_covered: tuple[str, ...] = ()
+    """What may decide an answer and cannot be known."""
+
+    @property
+    def is_old(self) -> bool:
+        """Whether an earlier version of Assay wrote it, which looked at less."""
+        return self.covers < COVERS
+
+
+COVERS = 1
+"""What identities record now."""
+_NEW_FIELDS = frozenset({"loads", "packages", "mcp_files", "variables", "setup", "not_covered"})
+NOT_RECORDED = (
+    "an earlier version of Assay made one of them and did not record what the agent loads, nor the "
+    "variables that it reads: whether these are the same is not known"
+)
 
 
 def identity_differences(old: Identity, new: Identity) -> list[str]:
-    """Say in words where two identities differ."""
+    """Say in words where two identities differ, as far as both record it."""
     found: list[str] = []
+    skipped = {"covers", "not_covered"}
+    if old.is_old or new.is_old:
+        skipped |= _NEW_FIELDS
+    if old.covers != new.covers or old.loads != new.loads:
+        # The version of a script is a hash of it, and says no more than its files do.
+        skipped |= {"program"} if _is_hash(old.program) and _is_hash(new.program) else set()
     for name in Identity.__struct_fields__:
         before, after = getattr(old, name), getattr(new, name)
-        if before == after:
+        if before == after or name in skipped:
             continue
         if isinstance(before, dict):
-            found += _changed_entries(_IDENTITY_WORDS[name], before, after)
+            found += _changed_entries(IDENTITY_WORDS[name], before, after)
         else:
-            found.append(f"{_IDENTITY_WORDS[name]} ({_shown(before)} before, {_shown(after)} now)")
+            found.append(f"{IDENTITY_WORDS[name]} ({_shown(before)} before, {_shown(after)} now)")
     return found
 
 
-_IDENTITY_WORDS = {
+IDENTITY_WORDS = {
     "adapter": "the agent",
     "program": "the version of the agent's program",
+    "loads": "what the agent loads:",
+    "packages": "the package",
     "model": "the model",
     "agent": "the schema or the arguments of the agent",
     "mcp": "the MCP file",
+    "mcp_files": "what MCP servers load:",
     "template": "the workspace template",
     "offered": "what the agent can read:",
     "isolation": "the isolation",
     "env": "the variables let through with --env",
+    "variables": "the value of the variable",
+    "setup": "the set-up of the prompt",
     "limits": "the limit",
     "graders": "the grader",
 }
@@ -302,6 +342,13 @@ def _changed_entries(what: str, old: dict[str, Any], new: dict[str, Any]) -> Ite
     for key in sorted({*old, *new}):
         if old.get(key) != new.get(key):
             yield f"{what} {key} ({_shown(old.get(key))} before, {_shown(new.get(key))} now)"
+
+
+def _is_hash(text: str) -> bool:
+    return len(text) >= _SHORTEST_HASH and "." not in text
+
+
+_SHORTEST_HASH = 12
 
 
 def _shown(value: Any) -> str:

@@ -5,8 +5,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from assay.records import adapter_schema
 from assay.records.adapter_schema import AdapterSchema
 from assay.records.capture import AnyStep, Grade
+from assay.records.problems import REMARKS
 from assay.records.recording import RawOutput
 from assay.records.reports import (
     AgentStatus,
@@ -143,7 +145,7 @@ RECORDS: dict[str, Any] = {
 
 
 _ALWAYS = {
-    "CaptureRow": ("id", "input", "output", "trajectory", "metadata", "timing", "toolErrors"),
+    "CaptureRow": ("id", "input", "output", "trajectory", "timing", "toolErrors"),
     "Timing": ("start", "end", "total"),
     "Thought": ("type", "content", "timestamp"),
     "Message": ("type", "content", "timestamp"),
@@ -153,9 +155,14 @@ _ALWAYS = {
     "TrialResult": ("id", "input", "k", "trials"),
     "Validation": ("id", "reference"),
 }
-"""The fields of every row that the seed prints, where our reader requires fewer or more."""
+"""The fields of every row that the seed writes, where our reader requires fewer or more; its
+`extract` may leave out metadata."""
 _OPEN = frozenset({"CaptureRow", "TrialResult", "RawOutput"})
 """Rows that carry the unknown fields of a user's prompt."""
+
+
+_BY_HAND = frozenset(name for name, kind in vars(adapter_schema).items() if isinstance(kind, type))
+"""Parts of a file that people write, with remarks for themselves."""
 
 
 def json_schema(name: str, kind: Any) -> dict[str, Any]:
@@ -193,8 +200,7 @@ def _omitting(node: Any) -> set[str]:
 
 def _leaves_out_nulls(kind: Any) -> bool:
     # People write adapter schemas, and leave out what they do not need.
-    by_hand = kind.__module__ == AdapterSchema.__module__
-    return by_hand or bool(kind.__struct_config__.omit_defaults)
+    return kind.__name__ in _BY_HAND or bool(kind.__struct_config__.omit_defaults)
 
 
 def _drop_null(field: dict[str, Any]) -> None:
@@ -232,6 +238,8 @@ def _close(schema: dict[str, Any]) -> None:
         schema.setdefault("additionalProperties", {})
         return
     schema["additionalProperties"] = schema.get("title") in _OPEN
+    if schema.get("title") in _BY_HAND:
+        schema["patternProperties"] = {REMARKS: {}}
     if schema.get("title") in _ALWAYS:
         schema["required"] = list(_ALWAYS[schema["title"]])
 

@@ -6,11 +6,16 @@ import msgspec
 from msgspec import Meta
 
 from assay.records.files import short_hash
-from assay.records.text import parse_size
+from assay.records.text import counted_noun, parse_size
 
-VERDICT = "verdict.json"
-"""In the folder of a run that has ended."""
+VERDICT, RESOLVED = "verdict.json", "resolved.json"
+"""In the folder of a run: of one that has ended, and what it is made from."""
 
+RETRIES = 2
+"""How often a trial is tried again that says nothing about the agent, before anything is judged."""
+
+type ReuseMode = Literal["all", "check", "none"]
+"""What becomes of trials of earlier runs: they count, they count if they still hold, or not."""
 type Share = Annotated[float, Meta(ge=0, lt=1)]
 type Positive = Annotated[float, Meta(gt=0)]
 type Count = Annotated[int, Meta(ge=1)]
@@ -42,6 +47,11 @@ class Arm(
     env: list[str] = []
     """Names of variables that an isolated agent gets; added to the common ones."""
     max_turns: Count | None = None
+    strict: bool | None = None
+    """Whether a schema file with unknown keys is refused."""
+    share_home: bool | None = None
+    """Whether agents use the user's HOME; by default each trial has one of its own, with a copy of
+    the agent's login."""
     isolate: bool | None = None
     sandbox: Literal["network", "no-network"] | None = None
     container: str | None = None
@@ -88,9 +98,13 @@ class Experiment(
     """Of a run with all trials: a smaller difference in pass rate counts as none."""
     seed: Annotated[int, Meta(ge=0)] = 20_260_101
     concurrency: Count | None = None
-    retries: Annotated[int, Meta(ge=0)] = 0
+    retries: Annotated[int, Meta(ge=0)] = RETRIES
     filter: list[str] = []
     limit: Count | None = None
+    holdout: Share = 0.0
+    """Share of the prompts that are kept for confirmations, and not run otherwise."""
+    confirm_prompts: str | None = None
+    """In place of holdout: a file of other prompts for confirmations."""
     control: str = ""
     """The arm that the others are compared with; by default the first."""
     arms: dict[str, Arm]
@@ -115,7 +129,8 @@ class Experiment(
         """Fingerprint of what is compared on what; how fast and for how much does not count."""
         arms = {name: self.resolved(name) for name in sorted(self.arms)}
         parts = (self.prompts, self.benchmark, self.graders, self.filter, self.limit)
-        made_of = (*parts, self.k, self.margin, self.effect, self.control, arms)
+        held = (self.holdout, self.confirm_prompts) if self.holdout or self.confirm_prompts else ()
+        made_of = (*parts, self.k, self.margin, self.effect, self.control, arms, *held)
         return short_hash(msgspec.json.encode(made_of, order="deterministic"))
 
     def resolved(self, name: str) -> Arm:
@@ -134,3 +149,57 @@ class Experiment(
             else:
                 values[field] = shared if mine is None else mine
         return Arm(**values)
+
+
+class EditLook(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One verdict about one version of a treatment."""
+
+    run: str
+    """The folder of the run, in the folder of the experiment."""
+    ended: str
+    edit: str
+    """Digest of what the arm has and the control has not."""
+    code: str
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    """Ends of the interval of the difference."""
+    is_confirmation: bool = False
+    question: str = ""
+    """Digest of the prompts and the graders."""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where a verdict stands among those before it."""
+
+    edit: int
+    """Its number among the different versions that were looked at, from 1 on."""
+    looks: list[EditLook] = []
+    """The earlier verdicts, oldest first."""
+    is_confirmation: bool = False
+    confirmed: str | None = None
+    """When an earlier run confirmed this very version."""
+
+    n_tries: int = 0
+    """Earlier verdicts about other versions, other trials or other questions."""
+    n_failed: int = 0
+    """Earlier confirmations of this version that did not confirm it."""
+
+    def code(self, code: str) -> str:
+        """Return the verdict about the arm, given what this run alone shows."""
+        if code != "better":
+            return code
+        if self.is_confirmation:
+            return "promising" if self.n_failed else "confirmed"
+        return "promising" if self.n_tries and self.confirmed is None else code
+
+    @property
+    def words(self) -> str:
+        """Say which look this is; nothing for the first."""
+        if self.is_confirmation and self.n_failed:
+            return f"{counted_noun(self.n_failed, 'earlier confirmation')} did not confirm it"
+        if self.is_confirmation:
+            return "both arms were run anew to confirm it"
+        if self.confirmed is not None:
+            return f"it was confirmed on {self.confirmed[:10]}"
+        return f"edit {self.edit} against this control" if self.n_tries else ""

@@ -5,7 +5,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Literal
@@ -14,22 +14,29 @@ import msgspec
 
 from assay.errors import OutputError
 from assay.records.capture import Failure, Identity
-from assay.records.files import copy_bytes, nameless_file, same_bytes, write_all
+from assay.records.files import (
+    copy_bytes,
+    nameless_file,
+    replaced_file,
+    same_bytes,
+    write_all,
+)
 from assay.records.rows import UNREADABLE, open_rows
+from assay.records.trial.files import kind_of
 from assay.records.trial.views import NO_JSON, JudgedEntry, RowForm
 
-type Mode = Literal["new", "resume", "append", "overwrite"]
+type Mode = Literal["new", "resume", "append", "overwrite", "replace"]
+"""What to do with an output that exists; "replace" is for what can be made again."""
 type Kind = Literal["capture", "trials", "run"]
 """The command that writes such rows."""
 _BLOCK = 64 * 1024
+_LONGEST_FIRST = 64 * 1024 * 1024
 _LOOK_S = 0.05
 """How often we look whether somebody changed the file; at the end it is compared as a whole."""
 RESUMABLE = (
     "use --resume to run only what is missing, --append to add rows, or --overwrite to replace it"
 )
 """What to do about an output that exists, for commands that can resume."""
-DERIVED = "choose another -o, or use --overwrite to replace it"
-"""The same for commands whose output can be made again."""
 
 
 class RowKey(RowForm, msgspec.Struct, rename="camel", gc=False):
@@ -293,6 +300,40 @@ class Journal:
 
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def replaced_rows(path: Path) -> Iterator[Callable[[bytes], None]]:
+    """Yield what takes rows for a new file, which takes the place of an old one at a good end."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _lock(fd, path)
+            with replaced_file(path.resolve()) as file:
+                yield lambda line: write_all(file.fileno(), line + b"\n")
+        finally:
+            os.close(fd)
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror}"
+        raise OutputError(msg, hint="the file is as it was; check the free space") from error
+
+
+def measured_kind(path: Path) -> Kind | None:
+    """Which command measured the trials in a file; None if it holds anything else."""
+    try:
+        with path.open("rb") as file:
+            line = file.readline(_LONGEST_FIRST)
+        key = msgspec.json.decode(line, type=RowKey)
+        if key.raw_lines:
+            return "run"
+        return kind_of(line)
+    except (OSError, *UNREADABLE):
+        return None
+
+
+def raw_folder(output: Path) -> Path:
+    """Where the raw streams of an output are kept, unless somebody chose another folder."""
+    return output.with_suffix(".raw")
 
 
 def _lock(fd: int, path: Path) -> None:

@@ -56,18 +56,46 @@ def problem_in(error: msgspec.ValidationError, kind: Any = None) -> Problem:
     return Problem(path, f"{whose}{_words(what)}")
 
 
+REMARKS = r"^(_|x-|\$schema$|\$comment$|comment$|description$)"
+"""What people write into files for themselves, their editors and other programs."""
+
+
+def unknown_fields(value: Any, kind: Any) -> Iterator[Problem]:
+    """Yield the fields of a value, at every depth, that a record does not have."""
+    return _unknown(value, _members(inspect.type_info(kind)), "")
+
+
+def _unknown(value: Any, kinds: Iterable[inspect.Type], path: str) -> Iterator[Problem]:
+    kinds = list(kinds)
+    known = _field_names(kinds)
+    inside: list[tuple[str, Any, str]] = []
+    if isinstance(value, list):
+        inside = [("", item, f"{path}[{number}]") for number, item in enumerate(value)]
+    elif isinstance(value, dict):
+        inside = [(key, item, f"{path}.{key}" if path else key) for key, item in value.items()]
+    for name, item, full in inside:
+        below = [member for one in kinds for kind in _below(one, name) for member in _members(kind)]
+        if below:
+            yield from _unknown(item, below, full)
+        elif known and name and not re.match(REMARKS, name):
+            yield _unknown_name(name, path, known)
+
+
 def _about_name(name: str, path: str, kind: Any, *, is_missing: bool) -> Problem:
+    if not is_missing:
+        return _unknown_name(name, path, _field_names(_type_at(kind, path)))
     full = f"{path}.{name}" if path else name
-    if is_missing:
-        return Problem(full, f"missing field `{name}`{f' in "{path}"' if path else ''}", True)
+    return Problem(full, f"missing field `{name}`{f' in "{path}"' if path else ''}", True)
+
+
+def _unknown_name(name: str, path: str, known: list[str]) -> Problem:
     from difflib import get_close_matches  # late: only for a wrong name
 
-    known = _field_names(_type_at(kind, path))
     close = get_close_matches(name, known, n=1)
     begin = f"{path}." if path else ""
     more = f"; the fields are: {', '.join(known)}" if known else ""
     more = f'; did you mean "{begin}{close[0]}"?' if close else more
-    return Problem(full, f'unknown field "{full}"{more}', True)
+    return Problem(f"{begin}{name}", f'unknown field "{begin}{name}"{more}', True)
 
 
 def _words(what: str) -> str:

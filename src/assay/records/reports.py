@@ -75,6 +75,8 @@ class Estimate(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     interval: tuple[float, float] | None
     count: int | UnsetType = UNSET
     total: int | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    """How the interval was made, where there are several ways."""
 
 
 class Disagreement(msgspec.Struct, kw_only=True, rename="camel", frozen=True):

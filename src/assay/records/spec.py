@@ -201,6 +201,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         return self.memory_bytes is not None or self.cpus is not None
 
 
+KEEP_ALL, KEEP_FAILED, KEEP_NONE = "all", "failed", "none"
+
+
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Where a trial runs and what it may see."""
 
@@ -209,8 +212,16 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     workspace_dir: str | None = None
     """Parent of one folder per trial; None lets all trials share cwd."""
     workspace_template: str | None = None
+    added: tuple[tuple[str, str], ...] = ()
+    """Files that an experiment puts into each workspace, by path and digest; see run/treatment."""
+    keep_workspaces: str = ""
+    """all, failed or none, once a trial is over and graded. By default all, until another run
+    begins, and then those whose trials are not known to have passed."""
     replace: bool = False
     """Whether a workspace that this run made before is made again: its trial has no row."""
+    own_home: bool = False
+    """Whether each trial has a HOME of its own, with a copy of the user's login; unlike an isolated
+    agent, it has all variables."""
     isolate: bool = False
     env_names: tuple[str, ...] = ()
     """Variables passed through when isolated."""
@@ -228,18 +239,25 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """The same, as the rows of the output name it: relative to the output's folder."""
     snapshot: bool = False
     """Whether a grader wants to know what the agent changes in its folder."""
+    repository: bool = False
+    """Whether a grader of the user's own asks git what the agent changed."""
     written_paths: tuple[str, ...] = ()
     """Files and folders that Assay itself writes during the run; they are no agent's work."""
 
     @property
     def has_own_home(self) -> bool:
-        """Whether each trial gets a HOME of its own and only declared variables."""
+        """Whether each trial gets a HOME of its own."""
+        return self.own_home or self.hides_env
+
+    @property
+    def hides_env(self) -> bool:
+        """Whether the agent gets only variables that were declared."""
         return self.isolate or bool(self.sandbox or self.container)
 
     @property
     def has_login(self) -> bool:
         """Whether the HOME of a trial gets a copy of the user's login for the agent."""
-        return self.has_own_home and (self.login or bool(self.confined_in))
+        return self.own_home or (self.hides_env and (self.login or bool(self.confined_in)))
 
     @property
     def confined_in(self) -> str:
@@ -274,6 +292,11 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
     def is_confined(self) -> bool:
         """Whether the agent runs in a sandbox, in a container or with limited memory or CPUs."""
         return bool(self.surroundings.confined_in) or self.limits.need_quota
+
+    @property
+    def has_own_workspace(self) -> bool:
+        """Whether no other trial works in its folder."""
+        return self.surroundings.workspace_dir is not None
 
     @property
     def raw_folder(self) -> str:

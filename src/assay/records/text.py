@@ -55,3 +55,21 @@ def parse_size(text: str) -> int | None:
     """Return the bytes of a size such as 512M or 4G, in powers of 1024; None if it is none."""
     found = re.fullmatch(_SIZE, text, re.IGNORECASE | re.ASCII)
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " ")) if found else None
+
+
+_AGE_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def parse_age(text: str) -> float | None:
+    """Return the seconds of an age such as 7d, 12h, 30m or 2w; None if it is none."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text, re.IGNORECASE | re.ASCII)
+    return float(found[1]) * _AGE_S[found[2].lower()] if found else None
+
+
+def shown_size(n_bytes: float) -> str:
+    """Return a size as a person reads it: 1.2 GB, in powers of 1024."""
+    for unit in ("bytes", "kB", "MB"):
+        if n_bytes < 1024:
+            return f"{n_bytes:.0f} bytes" if unit == "bytes" else f"{n_bytes:.1f} {unit}"
+        n_bytes /= 1024
+    return f"{n_bytes:.1f} GB"

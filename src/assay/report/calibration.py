@@ -83,7 +83,9 @@ def _label_lines(report: LabelReport, generated: str) -> Iterator[str]:
     yield _estimate_line("Sensitivity (passes what people pass)", report.sensitivity)
     yield _estimate_line("Specificity (fails what people fail)", report.specificity)
     yield _estimate_line("Pass rate as graded", report.observed_pass_rate)
-    yield _estimate_line("Pass rate corrected (Rogan-Gladen)", report.corrected_pass_rate)
+    corrected = report.corrected_pass_rate
+    method = "Rogan-Gladen" if corrected.method is UNSET else corrected.method
+    yield _estimate_line(f"Pass rate corrected ({method})", corrected)
     yield from ("", f"## Disagreements ({len(report.disagreements)})", "")
     for each in report.disagreements:
         people, grader = ("pass" if passed else "fail" for passed in (each.label, each.grader))

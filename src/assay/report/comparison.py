@@ -11,6 +11,8 @@ from assay.report.markdown import escape, table_line
 from assay.report.text import money, number
 
 _SHOWN_FLIPS = 10
+_SHOWN_FLAKY = 5
+_LONGEST_REASON = 300
 _SMALLEST_P = 0.0001
 _DIGITS = {"latencyMs": 0, "costUsd": 5, "tokens": 1}
 _AMOUNTS = {"latencyMs": "time, ms", "costUsd": "cost, $", "tokens": "tokens"}
@@ -23,14 +25,14 @@ def markdown(sections: dict[str, Any]) -> str:
     lines = ["# Comparison", ""]
     for line in proof_lines(sections):
         lines += [escape(line), ""]
-    for _, words in verdict_lines(sections):
+    for _, words in headlines(sections):
         lines += [f"**{escape(words)}**", ""]
     for line in gate_lines(sections):
         lines += [f"**{escape(line)}**", ""]
     lines += ["## Health", "", *(f"- {escape(line)}" for line in health_lines(sections))]
     lines += [f"- note: {escape(note)}" for note in sections["notes"]]
     for title, header, rows in tables(sections):
-        lines += ["", f"## {title}", "", table_line(*map(escape, header))]
+        lines += ["", f"## {escape(title)}", "", table_line(*map(escape, header))]
         lines.append(table_line(*("---" for _ in header)))
         lines += [table_line(*map(escape, row)) for row in rows]
     if flips := flip_lines(sections):
@@ -39,13 +41,21 @@ def markdown(sections: dict[str, Any]) -> str:
     lines += [f"- {escape(line)}" for line in advice_lines(sections)]
     meta = sections["meta"]
     units = f", {meta['clusters']} clusters of prompts" if "clusters" in meta else ""
-    lines += ["", f"Margin {meta['margin']:g}, 95 % intervals{units}, seed {meta['seed']}.", ""]
+    lines += ["", f"Margin {meta['margin']:g}, 95 % intervals{units}, seed {meta['seed']}."]
+    lines += [meta["intervals"], ""]
     return "\n".join(lines)
 
 
 def proof_lines(sections: dict[str, Any]) -> list[str]:
     """Return how the arms of an experiment differ; of other runs nothing is known."""
     return [visible_line(line) for line in sections.get("proof", {}).get("words", ())]
+
+
+def headlines(sections: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a judge of the user's own decided, and then the verdicts, each with its code."""
+    for judged in sections.get("judge", {}).get("verdict", ()):
+        yield "judge", visible_line(judged["words"])
+    yield from verdict_lines(sections)
 
 
 def verdict_lines(sections: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -125,15 +135,21 @@ def tables(sections: dict[str, Any]) -> Iterator[Table]:
     """Yield title, header and rows of each table of the report."""
     for title, header, rows in _tables(sections):
         shown = [[visible_line(cell) for cell in row] for row in rows]
-        yield title, [visible_line(cell) for cell in header], shown
+        yield visible_line(title), [visible_line(cell) for cell in header], shown
 
 
 def _tables(sections: dict[str, Any]) -> Iterator[Table]:
     yield _runs_table(sections)
+    yield _completion_table(sections)
+    if sections["pairs"]:
+        yield _head_to_head_table(sections)
+    if sections.get("judge", {}).get("reasons"):
+        yield _reasons_table(sections)
     yield _pairs_table(sections)
     yield _amounts_table(sections)
     if "capability" in sections:
         yield _pass_k_table(sections)
+        yield _flakiness_table(sections)
     if "measures" in sections:
         yield _measures_table(sections)
     if any(len(by_name) > 1 for by_name in sections["categories"].values()):
@@ -153,12 +169,68 @@ def _runs_table(sections: dict[str, Any]) -> Table:
         if trials:
             row += _largest_k(sections["capability"][label]["perK"])
         row.append(_with_limits(quality.get("avgScore"), limits.get("avgScore")))
-        latency = performance["latency"] or {}
-        row += [number(latency.get("p50"), 0), number(latency.get("p90"), 0)]
         row.append(money((performance.get("costUsd") or {}).get("total")))
         rows.append(row)
     of_k = ["k", "pass@k", "pass^k"] if trials else []
-    return "Runs", ["run", "pass rate", *of_k, "score", "p50 ms", "p90 ms", "cost"], rows
+    return "Runs", ["run", "pass rate", *of_k, "score", "cost"], rows
+
+
+def _completion_table(sections: dict[str, Any]) -> Table:
+    rows = []
+    for label in sections["meta"]["runs"]:
+        performance = sections["performance"][label]
+        ended = sections.get("completion", sections["reliability"])[label]
+        latency = performance["latency"] or {}
+        ends = performance["confidenceIntervals"].get("latencyMean")
+        row = [label, f"{ended['completionRate']:.1%}"]
+        row += [str(ended["toolErrors"]), str(ended["timeouts"])]
+        row += [number(latency.get(name), 0) for name in ("p50", "p90", "p99")]
+        rows.append([*row, _with_limits(latency.get("mean"), ends, digits=0)])
+    header = ["run", "completed", "tool errors", "timeouts", "p50 ms", "p90 ms", "p99 ms"]
+    return "Completion and latency", [*header, "mean ms"], rows
+
+
+def _head_to_head_table(sections: dict[str, Any]) -> Table:
+    found = sections["headToHead"]
+    names = [name for name in ("capability", "reliability", "overall") if name in found]
+    rows = []
+    for name in names or ["pairwise"]:
+        for pair in found[name]:
+            won = [str(pair[field]) for field in ("aWins", "bWins", "ties", "notMeasured")]
+            rows.append([pair["runA"], pair["runB"], *([name] if names else []), *won])
+    header = ["run A", "run B", *(["by"] if names else []), "A wins", "B wins", "ties"]
+    words = sections["meta"]["strategyWords"]
+    return f"Head to head, {words}", [*header, "not measured"], rows
+
+
+def _reasons_table(sections: dict[str, Any]) -> Table:
+    judge = sections["judge"]
+    rows = [
+        [reason["id"], reason["winner"] or "none", _shortened(reason["reasoning"] or "-")]
+        for reason in judge["reasons"]
+    ]
+    n_all = judge["asked"]
+    some = f", {len(rows)} of {n_all} prompts (all are in the JSON)" if len(rows) < n_all else ""
+    return f"What {judge['grader']} said{some}", ["prompt", "winner", "reasoning"], rows
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 1]}…"
+
+
+def _flakiness_table(sections: dict[str, Any]) -> Table:
+    rows = []
+    for label in sections["meta"]["runs"]:
+        flaky = sections["flakiness"][label]
+        worst = [f"{one['id']} ({one['flakiness']:.3f})" for one in flaky["topFlakyPrompts"]]
+        left = flaky["flakyPromptCount"] - _SHOWN_FLAKY
+        more = f" and {left} more" if left > 0 else ""
+        shown = ", ".join(worst[:_SHOWN_FLAKY]) + more if worst else "none"
+        average = _with_limits(flaky["avgFlakiness"], None)
+        rows.append([label, average, str(flaky["flakyPromptCount"]), shown])
+    header = ["run", "mean flakiness", "flaky prompts", "flakiest"]
+    return "Flakiness, pass@k - pass^k of the seed formula", header, rows
 
 
 def _largest_k(per_k: list[dict[str, Any]]) -> list[str]:

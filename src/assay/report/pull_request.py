@@ -23,10 +23,11 @@ _MOST_RUNS = 4
 _MOST_NOTES = 2
 _MOST_NAME = 80
 _MOST_REASON = 140
+_MOST_ASIDE = 5
 _AROUND_CATEGORIES = 7
 """Lines that the folded table needs besides its rows."""
 _TIE = 1e-9
-_SIGNS = {"better": "✅", "worse": "❌", "same": "🟰"}
+_SIGNS = {"better": "✅", "confirmed": "✅", "promising": "🔎", "worse": "❌", "same": "🟰"}
 _SPECIAL = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<>|~#$!"})
 _LINKED = re.compile(r"@|#|:(?=//)|www(?=\.)|GH(?=-)", re.IGNORECASE)
 _HASH = re.compile(r"\b[0-9a-f]{7,40}\b", re.IGNORECASE)
@@ -94,6 +95,7 @@ class _Group:
                 sign, words = _gate_headline(pair, gate, self._sections)
                 yield f"{sign} **{plain(words)}** {_difference_text(pair, gate)}"
                 yield ""
+                yield from _gate_notes(gate)
                 continue
             verdict = self._verdict(pair)
             sign = _SIGNS.get(verdict.get("code", ""), "❔") if verdict["healthy"] else "⚠️"
@@ -240,14 +242,14 @@ def _headline(pair: dict[str, Any], verdict: dict[str, Any], sections: dict[str,
     a, b, margin = pair["runA"], pair["runB"], 100 * sections["meta"]["margin"]
     words = {
         "better": f"{b} is better than {a}",
+        "confirmed": f"{b} is better than {a}, as a confirmation shows",
+        "promising": f"{b} is promising against {a}, and not confirmed",
         "worse": f"{b} is worse than {a}",
         "same": f"{b} is the same as {a} within {margin:g} points",
     }.get(verdict.get("code", ""))
     if words is None:  # these words hold no difference, but say what is missing
         return f"{verdict.get('words', 'not judged')}."
-    problems = {run: "; ".join(sections["health"][run]["problems"]) for run in (a, b)}
-    why = ", ".join(f"{run}: {text}" for run, text in problems.items() if text)
-    return f"{words}." if verdict["healthy"] else f"UNHEALTHY ({why}): {words}."
+    return f"{words}."
 
 
 def _gate_headline(
@@ -258,12 +260,28 @@ def _gate_headline(
     if gate["outcome"] == "pass":
         return "✅", f"Passed: {b} is not worse than {a} by {margin:g} points."
     if gate["outcome"] == "fail":
-        return "❌", f"Failed: {b} is worse than {a}."
+        anchor = gate.get("anchor") or {}
+        than = f"the anchor {anchor['name']}" if anchor.get("outcome") == "fail" else a
+        return "❌", f"Failed: {b} is worse than {than}."
     if gate["outcome"] == "cannot-judge":
         problems = {run: "; ".join(sections["health"][run]["problems"]) for run in (a, b)}
         why = ", ".join(f"{run}: {text}" for run, text in problems.items() if text)
         return "⚠️", f"Cannot be judged: {f'UNHEALTHY ({why})' if why else gate['words']}."
     return "❔", f"Not decided: whether {b} is worse than {a} by {margin:g} points is open."
+
+
+def _gate_notes(gate: dict[str, Any]) -> Iterator[str]:
+    """The second gate, what was set aside, and who accepted it."""
+    if anchor := gate.get("anchor"):
+        yield f"- Against the anchor {plain(anchor['name'])}: {plain(anchor['outcome'])}"
+    if aside := gate.get("setAside"):
+        ids = ", ".join(code(one, _MOST_NAME) for one in aside[:_MOST_ASIDE])
+        more = f" and {len(aside) - _MOST_ASIDE} more" if len(aside) > _MOST_ASIDE else ""
+        yield f"- Changed and not judged: {counted_noun(len(aside), 'prompt')}: {ids}{more}"
+    if accepted := gate.get("accepted"):
+        yield f"- Changes {plain(accepted[:_MOST_REASON])}"
+    if any(gate.get(name) for name in ("anchor", "setAside", "accepted")):
+        yield ""
 
 
 def _difference_text(pair: dict[str, Any], gate: dict[str, Any] | None = None) -> str:

@@ -3,14 +3,16 @@
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
+from assay.errors import InputError
 from assay.records.capture import cause_words
 from assay.records.files import copy_part, temporary_file
 from assay.records.rows import RowFile
 from assay.records.text import visible, with_trial
+from assay.records.trial.reference import reference_row
 from assay.records.trial.views import CsvView, GradeView, HasScoreView, MarkdownView
 from assay.report.text import fence, fixed, js_number, one_text, shorten
 
@@ -101,6 +103,23 @@ def _graded_line(inside: Callable[[str], str], row: CsvView) -> str:
 def write_jsonl(rows: RowFile, out: BinaryIO) -> None:
     """Write every row on a line of its own; each is checked to be a JSON object."""
     rows.write_texts(out)
+
+
+def write_reference(rows: RowFile, out: BinaryIO) -> None:
+    """Write every row with the fields that agent-eval-harness knows, and no others."""
+    decoder = msgspec.json.Decoder(dict[str, Any])
+
+    def lines(part: RowFile) -> bytes:
+        made = []
+        for spot, row in part.placed_rows(decoder):
+            try:
+                made.append(msgspec.json.encode(reference_row(row)))
+            except InputError as error:
+                msg = f"{part.place(spot)}: {error.message}"
+                raise InputError(msg, hint=error.hint) from error
+        return b"".join(line + b"\n" for line in made)
+
+    out.writelines(rows.map(lines))
 
 
 class _Totals(msgspec.Struct):

@@ -4,10 +4,14 @@ A program that uses Assay as a library may have threads, an event loop, signal h
 processes of its own. A run wants a process without any: it forks, adopts orphans, kills what is
 left over and stops everything at once. So each run has a process of its own, forked here, and knows
 the program's functions. It ends when its caller closes it or dies, and takes its agents along.
+
+A program that has loaded Ray may crash in a fork, or its copy may. There the process is a new
+interpreter, which is sent the work; functions that it cannot import cannot be sent.
 """
 
 import contextlib
 import os
+import pickle
 import select
 import signal
 import socket
@@ -20,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from assay import functions, plugins
-from assay.errors import OutOfResources
+from assay.errors import OutOfResources, PluginError
 from assay.run import family, fork, process, served
 
 type Send = Callable[[bytes], None]
@@ -34,13 +38,26 @@ _MOST_BYTES = 64 * 1024 * 1024
 """Messages that nobody has taken yet: at this size, the work waits."""
 
 
+_NOT_FORKED = "ray._raylet"
+"""With this module loaded, a program is not forked."""
+_NEW = "import sys; sys.path[:] = {path!r}; from {module} import do_received; do_received()"
+_CANNOT_SEND = (
+    "this program has loaded Ray, so that its trials run in a new Python process, which cannot have"
+)
+_IMPORTABLE = (
+    "move the functions to a module that can be imported, and give them from there; "
+    "or run this before Ray is imported"
+)
+
+
 class Background:
-    """A forked process that does some work, and the messages that it sends."""
+    """A process that does some work, and the messages that it sends."""
 
     def __init__(
         self, work: Callable[[Send], None], known: Mapping[str, Callable[..., Any]] | None = None
     ) -> None:
         """known: functions that the work needs, by key."""
+        sent = _packed(work, dict(known or {})) if _NOT_FORKED in sys.modules else None
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._received = bytearray()
@@ -52,7 +69,7 @@ class Background:
             # Held back while the copy still has our handlers: they would act in our name.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
-                self._pid = fork.fork_process()
+                self._pid = fork.fork_process() if sent is None else _start_new(theirs, before)
                 if self._pid == 0:
                     _do(work, dict(known or {}), theirs, before)
             except OSError as error:
@@ -61,6 +78,17 @@ class Background:
                 raise OutOfResources(msg, hint="end other programs, or free some memory") from error
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if sent is not None:
+            self._hand_over(sent)
+
+    def _hand_over(self, sent: bytes) -> None:
+        """Send the work to a new process; raise what keeps it from being loaded there."""
+        with contextlib.suppress(OSError):  # it is gone, and how it ended will be told
+            self._socket.sendall(_LENGTH.pack(len(sent)) + sent)
+        if problem := self.receive():
+            self.close()
+            msg = f"{_CANNOT_SEND} what was given: {problem.decode(errors='replace')}"
+            raise PluginError(msg, hint=_IMPORTABLE)
 
     def fileno(self) -> int:
         """The file that can be read when there is something to receive."""
@@ -126,15 +154,7 @@ class Background:
             self._socket.shutdown(socket.SHUT_WR)
 
     def _take(self) -> bytes | None:
-        if len(self._received) < _LENGTH.size:
-            return None
-        (length,) = _LENGTH.unpack_from(self._received)
-        end = _LENGTH.size + length
-        if len(self._received) < end:
-            return None
-        message = bytes(memoryview(self._received)[_LENGTH.size : end])
-        del self._received[:end]
-        return message
+        return _take_message(self._received)
 
     def _end(self) -> None:
         self._is_open = False
@@ -142,6 +162,69 @@ class Background:
         with contextlib.suppress(ChildProcessError):  # the program waits for all its children
             _, status = os.waitpid(self._pid, 0)
             self._status = os.waitstatus_to_exitcode(status)
+
+
+def _take_message(received: bytearray) -> bytes | None:
+    """Remove the first message from what was received, if it is whole."""
+    if len(received) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack_from(received)
+    end = _LENGTH.size + length
+    if len(received) < end:
+        return None
+    message = bytes(memoryview(received)[_LENGTH.size : end])
+    del received[:end]
+    return message
+
+
+def _packed(work: Callable[[Send], None], known: dict[str, Callable[..., Any]]) -> bytes:
+    """Return work and functions for a new process; refuse functions that it would not find."""
+    for key, function in known.items():
+        what = f"the function {functions.split_key(key)[0]!r}"
+        if b"__main__" in _pickled(function, what):  # that of a new process is another
+            msg = f"{_CANNOT_SEND} {what}"
+            raise PluginError(msg, hint=_IMPORTABLE)
+    return _pickled((work, known), "what was given")
+
+
+def _pickled(value: object, what: str) -> bytes:
+    try:
+        return pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        msg = f"{_CANNOT_SEND} {what}: {error}"
+        raise PluginError(msg, hint=_IMPORTABLE) from error
+
+
+def _start_new(theirs: socket.socket, signals: Iterable[int]) -> int:
+    """Start a new interpreter that has a socket as stdin; return its pid."""
+    code = _NEW.format(path=sys.path, module=__name__)
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-P", "-c", code],
+        os.environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)],
+        setsigmask=list(signals),
+    )
+
+
+def do_received() -> NoReturn:
+    """Be a new process that does the work that comes over its stdin."""
+    to_caller = socket.socket(fileno=os.dup(0))
+    received = bytearray()
+    while (sent := _take_message(received)) is None:
+        block = to_caller.recv(_BLOCK)
+        if not block:
+            os._exit(1)
+        received += block
+    problem = ""
+    try:
+        work, known = pickle.loads(sent)
+    except Exception as error:  # noqa: BLE001 - modules of the program are imported
+        problem = f"{type(error).__name__}: {error}"
+    to_caller.sendall(_LENGTH.pack(len(problem.encode())) + problem.encode())
+    if problem:
+        os._exit(1)
+    _do(work, known, to_caller, signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
 
 def _do(

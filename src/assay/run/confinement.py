@@ -3,7 +3,6 @@
 import contextlib
 import os
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,7 @@ import assay
 from assay.plugin import Command, ConfinedProgram, Finished
 from assay.records.capture import Cause, Failure
 from assay.records.files import temporary_folder
+from assay.records.once import made_once
 from assay.records.recording import TurnEnd
 from assay.records.spec import Limits, Surroundings, TrialSpec
 from assay.run.container import (
@@ -271,18 +271,16 @@ def _own_packages() -> list[str]:
     return [str(path) for path in place.glob("assay*") if path.is_dir()]
 
 
-_etc_lock = threading.Lock()
-_etc_folders: list[contextlib.AbstractContextManager[str]] = []
-
-
+@made_once
 def _etc() -> str:
     """Return our copy of a part of /etc, made once for all trials and deleted with the process."""
-    with _etc_lock:
-        if not _etc_folders:
-            folder = temporary_folder("assay-etc-")
-            copy_etc(folder.__enter__())
-            _etc_folders.append(folder)
-        return _etc_folders[0].__enter__()
+    folder = temporary_folder("assay-etc-")
+    copy_etc(folder.__enter__())
+    _etc_folders.append(folder)
+    return folder.__enter__()
+
+
+_etc_folders: list[contextlib.AbstractContextManager[str]] = []
 
 
 def _long_texts(value: Any) -> list[str]:

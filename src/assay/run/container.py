@@ -4,13 +4,13 @@ import atexit
 import os
 import time
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import count
 from pathlib import Path
 
 import msgspec
 
 from assay.errors import AssayError
+from assay.records.once import made_once
 from assay.records.spec import Limits
 from assay.run import family
 from assay.run.process import Launch, Process
@@ -173,7 +173,7 @@ def _user(engine: str) -> list[str]:
     return [*words, "--userns", "keep-id"] if engine == "podman" and os.getuid() else words
 
 
-@cache
+@made_once
 def _watch(engine: str) -> None:
     """Start a process that removes our containers when this process ends, in whatever way.
 

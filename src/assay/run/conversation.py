@@ -309,7 +309,7 @@ class Conversation:
 
     def _environment(self, command: Command) -> dict[str, str]:
         """Return the agent's environment; remember the secrets in it."""
-        env = child_env(self._spec, self._places.home, command.pass_env, command.env)
+        env = child_env(self._spec, self._places.home, command)
         for name in {"OLDPWD", *self.hidden_env} - command.env.keys():
             env.pop(name, None)
         if "PWD" in env:  # ours leads to the operator's folder

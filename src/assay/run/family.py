@@ -229,7 +229,7 @@ class _Family:
         self._mark = mark
         self._known: dict[int, Any] = {}
 
-    def members(self, orphans: Iterable[int] | None = None) -> list[Any]:
+    def members(self, orphans: Iterable[int] | None = None, *, thorough: bool = False) -> list[Any]:
         """Return all that are alive now, and remember them: a parent's death hides its children.
 
         A child of one that died meanwhile is an orphan by then. So none is left only when all
@@ -237,7 +237,7 @@ class _Family:
         """
         found = _orphans(self._mark) if orphans is None else orphans
         while True:
-            self._add_trees([*found, *([self._root] if self._root else [])])
+            self._add_trees([*found, *([self._root] if self._root else [])], thorough=thorough)
             for pid, process in list(self._known.items()):
                 if not _is_alive(process):
                     del self._known[pid]
@@ -247,16 +247,20 @@ class _Family:
             if not found or found == before:
                 return []
 
-    def _add_trees(self, pids: Iterable[int]) -> None:
+    def _add_trees(self, pids: Iterable[int], *, thorough: bool) -> None:
+        """Add processes, all of which are our children, and what is below them."""
         for pid in pids:
             with contextlib.suppress(self._psutil.Error):
                 process = self._known.setdefault(pid, self._psutil.Process(pid))
-                for child in process.children(recursive=True):
-                    self._known.setdefault(child.pid, child)
+                if thorough or (below := _listed_below(pid)) is None:
+                    below = [child.pid for child in process.children(recursive=True)]
+                for child in below:
+                    if child not in self._known:
+                        self._known[child] = self._psutil.Process(child)
 
     def signal(self, number: int, spared: int | None = None) -> None:
         """Send a signal to each; those that ended meanwhile are skipped."""
-        for process in self.members():
+        for process in self.members(thorough=True):
             if process.pid == spared:
                 continue
             with contextlib.suppress(self._psutil.Error, OSError):
@@ -270,6 +274,26 @@ class _Family:
                 return False
             time.sleep(_POLL_S)
         return True
+
+
+def _listed_below(root: int) -> list[int] | None:
+    """Give the processes below one by the kernel's lists of children; None where there are none.
+
+    It is far cheaper than to look at all processes of the machine. A list may lack some while
+    others of it end, so it serves to look again and again, not to look once.
+    """
+    found, waiting = [], [root]
+    while waiting:
+        pid = waiting.pop()
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+                with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:  # noqa: PTH123
+                    waiting += (children := [int(child) for child in file.read().split()])
+                    found += children
+        except OSError:
+            if pid == root and not Path(f"/proc/self/task/{os.getpid()}/children").exists():
+                return None
+    return found
 
 
 def _is_alive(process: Any) -> bool:

@@ -10,9 +10,10 @@ import contextlib
 import hashlib
 import os
 import re
+import shutil
 import stat
+import threading
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from assay.errors import AssayError, Interrupted, OutOfResources, PluginError
 from assay.records.capture import WorkspaceChanges
 from assay.records.files import temporary_folder
 from assay.records.journal import without_results
+from assay.records.once import made_once
 from assay.records.spec import Surroundings
 from assay.run.program import run_program
 
@@ -98,6 +100,148 @@ class Snapshot:
             if (file := _read_file(path, outputs)) is not None:
                 found[name] = file
         return found
+
+
+class Repository:
+    """A git repository of a folder as it was before an agent worked in it, for a user's graders.
+
+    The agent never sees it: until the agent has ended, only the name of a commit is known, which
+    is a hash of all that is in it. Settings, hooks and index are made afterwards.
+    """
+
+    def __init__(self, folder: Path, around: Surroundings) -> None:
+        own = around.workspace_dir is not None
+        self.folder = str(folder)
+        self._root = root = folder if own else _repository_root(folder)
+        self._rules = _ignore_rules(root, root).read_bytes()
+        names = {*_listed(root, root, None), *_tracked(root, root)}
+        paths = [n for n in names if not _is_in(f"{root}/{n}", around.written_paths)]
+        self._objects = [f"{_empty_repository()}/objects"]
+        self._refs, self._branch, head = b"", "refs/heads/main", ""
+        if (root / ".git").exists():
+            head = self._read_history()
+        self._commit = self._store_files(paths, head)
+
+    def _read_history(self) -> str:
+        """Note the objects, branches and tags that the folder's own repository has; return HEAD."""
+        asked = ["rev-parse", "--path-format=absolute", "--git-path", "objects"]
+        answers = [_git(words, self._root, {}) for words in (asked, ["rev-parse", "HEAD"])]
+        if any(answer is None or answer[0] != 0 for answer in answers):
+            return ""
+        objects, head = (answer[1].decode().strip() for answer in answers if answer)
+        self._objects.append(objects)
+        refs = _git(["for-each-ref", "--format=%(objectname) %(refname)"], self._root, {})
+        self._refs = refs[1] if refs and refs[0] == 0 else b""
+        branch = _git(["symbolic-ref", "-q", "HEAD"], self._root, {})
+        if branch and branch[0] == 0:
+            self._branch = branch[1].decode().strip()
+        return head
+
+    def _store_files(self, paths: list[str], head: str) -> str:
+        """Make a commit of the files, on top of HEAD if they differ from it; "" if that fails."""
+        index = f"{_store()}/index-{os.urandom(8).hex()}"
+        place = {"GIT_DIR": _empty_repository(), "GIT_WORK_TREE": str(self._root)}
+        place |= {"GIT_INDEX_FILE": index, **_GIT_AUTHOR}
+        place["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = ":".join(self._objects[1:])
+        readable = [n for n in paths if _is_readable(f"{self._root}/{n}")]
+        listed = b"".join(os.fsencode(name) + b"\0" for name in readable)
+
+        def git(*words: str, stdin: bytes = b"") -> str | None:
+            done = _git(list(words), self._root, place, stdin)
+            return done[1].decode().strip() if done is not None and done[0] == 0 else None
+
+        if git("update-index", "-z", "--add", "--stdin", stdin=listed) is None:
+            return ""
+        Path(index).touch()  # of no files
+        tree = git("write-tree")
+        if head and tree == git("rev-parse", f"{head}^{{tree}}"):
+            return head
+        parents = ["-p", head] if head else []
+        return (git("commit-tree", *parents, "-m", "Before the trial", tree) if tree else "") or ""
+
+    def open(self) -> dict[str, str]:
+        """Make the repository, when the agent has ended; return the variables for git."""
+        if not self._commit:
+            return {}
+        place = Path(_store(), f"repository-{os.urandom(8).hex()}")
+        for name in ("objects/info", "refs/heads", "info"):
+            (place / name).mkdir(parents=True)
+        (place / "objects/info/alternates").write_text("\n".join([*self._objects, ""]))
+        (place / "config").write_text(_GIT_CONFIG)
+        (place / "HEAD").write_text(f"ref: {self._branch}\n")
+        refs = {name: commit for commit, name in map(bytes.split, self._refs.splitlines())}
+        refs[self._branch.encode()] = self._commit.encode()
+        lines = [b"%b %b\n" % (commit, name) for name, commit in sorted(refs.items())]
+        (place / "packed-refs").write_bytes(b"".join(lines))
+        caches = "".join(f"{name}/\n" for name in sorted(_CACHES))
+        (place / "info/exclude").write_bytes(self._rules + caches.encode())
+        self._place = place
+        env = {"GIT_DIR": str(place), "GIT_WORK_TREE": str(self._root)}
+        env["GIT_CONFIG_GLOBAL"] = "/dev/null"  # an agent may have written the user's
+        for words in (["read-tree", self._commit], ["update-index", "-q", "--refresh"]):
+            _git(words, self._root, env)
+        return env
+
+    def close(self) -> None:
+        """Remove it."""
+        if (place := getattr(self, "_place", None)) is not None:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+_GIT_AUTHOR = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "Assay"), ("EMAIL", "assay@localhost"), ("DATE", "@0 +0000"))
+}
+_GIT_CONFIG = """[core]
+\trepositoryformatversion = 0
+\tbare = false
+\tfsmonitor = false
+\thooksPath = /dev/null
+\tuntrackedCache = false
+[user]
+\tname = Assay
+\temail = assay@localhost
+"""
+_opened = threading.local()
+
+
+def note_repository(repository: Repository | None) -> None:
+    """Keep the repository of the trial that this thread has just run, for its graders."""
+    _opened.repository = repository
+
+
+@contextlib.contextmanager
+def opened_repository(folder: str | None) -> Iterator[dict[str, str]]:
+    """Give the variables with which git finds what a folder was before the trial of this thread."""
+    repository: Repository | None = getattr(_opened, "repository", None)
+    _opened.repository = None
+    if repository is None or repository.folder != folder:
+        yield {}
+        return
+    try:
+        yield repository.open()
+    finally:
+        repository.close()
+
+
+def leave_out(env: Mapping[str, str], root: str, names: Iterable[str]) -> None:
+    """Let the repository of a user's graders not miss files that they are not shown."""
+    for name in names if env else ():
+        _git(["update-index", "--skip-worktree", "--", name], Path(root), env)
+
+
+def note_tree(folder: str) -> None:
+    """Take a folder as it is now for what graders find there: files may be hidden from them."""
+    _just_left.add(_hash_tree(folder, ()))
+
+
+def _is_readable(path: str) -> bool:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISLNK(mode) or (stat.S_ISREG(mode) and os.access(path, os.R_OK))
 
 
 _just_left: set[str] = set()
@@ -309,7 +453,7 @@ def _differing_lines(pairs: list[tuple[_File, _File]]) -> tuple[int, int]:
 # Tools.
 
 
-@cache
+@made_once
 def _store() -> Path:
     """Return a folder for what files were like, removed when the process ends.
 
@@ -323,17 +467,20 @@ def _store() -> Path:
 _folders: list[contextlib.AbstractContextManager[str]] = []
 
 
-@cache
+@made_once
 def _empty_repository() -> str:
     place = _store() / "empty"
     done = _git(["init", "-q", str(place)], _store(), {})
     if done is None or done[0] != 0:
-        msg = "git cannot be run, which is needed to see what an agent changes"
-        raise PluginError(msg, hint="install git")
+        why = "it did not start or end" if done is None else f"`git init` ended with {done[0]}"
+        msg = f"git, which is needed to see what an agent changes, cannot be used: {why}"
+        raise PluginError(msg, hint=f"try: git init {place.parent}/new")
     return str(place / ".git")
 
 
-def _git(words: list[str], cwd: Path, env: Mapping[str, str]) -> tuple[int | None, bytes] | None:
+def _git(
+    words: list[str], cwd: Path, env: Mapping[str, str], stdin: bytes = b""
+) -> tuple[int | None, bytes] | None:
     """Run git without what settings of a repository could start; None if it does not end."""
     own = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     settings = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
@@ -342,7 +489,11 @@ def _git(words: list[str], cwd: Path, env: Mapping[str, str]) -> tuple[int | Non
         settings |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     try:
         done = run_program(
-            ["git", *words], cwd=str(cwd), env={**own, **settings, **env}, timeout_s=_GIT_S
+            ["git", *words],
+            stdin=stdin,
+            cwd=str(cwd),
+            env={**own, **settings, **env},
+            timeout_s=_GIT_S,
         )
     except (Interrupted, OutOfResources):
         raise

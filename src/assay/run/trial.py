@@ -27,7 +27,7 @@ from assay.run.host import LocalHost
 from assay.run.process import is_program, missing_program, program_places
 from assay.run.raw import RawStreams
 from assay.run.resources import needed
-from assay.run.snapshot import Snapshot
+from assay.run.snapshot import Repository, Snapshot, note_repository
 from assay.run.turn import OnStep, Trace, Until
 from assay.run.workspace import keep_files, make_workspace
 
@@ -141,6 +141,7 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners)
                 conversation.set_up(spec.prompt.setup, confinement)
         around = spec.surroundings
         before = Snapshot(workspace, around) if around.snapshot else None
+        note_repository(Repository(workspace, around) if around.repository else None)
         conversation.confinement = stack.enter_context(_confinement(spec, places, world))
         stack.callback(_remove_scratch, conversation, scratch)
         conversation.hold()

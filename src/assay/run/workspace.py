@@ -3,6 +3,7 @@
 import contextlib
 import os
 import stat
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from assay import plugins
 from assay.errors import OutputError
+from assay.plugin import Command
 from assay.records.files import (
     copy_folder,
     copy_with_linked,
@@ -17,8 +19,10 @@ from assay.records.files import (
     remove_folder,
     temporary_place,
 )
+from assay.records.once import made_once
 from assay.records.raw_streams import SESSION_FILES
-from assay.records.spec import TrialSpec
+from assay.records.spec import KEEP_ALL, KEEP_FAILED, KEEP_NONE, TrialSpec
+from assay.run.notes import folder_of_row, note_end, notes_in, read_note, write_note
 from assay.run.raw import RawStreams
 from assay.run.secrets import Secrets
 
@@ -113,11 +117,7 @@ def _above(folder: Path, names: Iterable[str]) -> Iterator[Path]:
 
 
 def make_workspace(spec: TrialSpec) -> Path:
-    """Return the folder the agent works in; a user's own folder is used as it is.
-
-    One that an earlier trial worked in is left alone, and another name taken, unless that trial
-    did not finish or its row is being replaced.
-    """
+    """Return the folder the agent works in; a user's own folder is used as it is."""
     around = spec.surroundings
     if around.workspace_dir is None:
         return _shared(around.cwd)
@@ -125,8 +125,8 @@ def make_workspace(spec: TrialSpec) -> Path:
         _refuse_planted(around.workspace_dir)
     workspace = Path(around.workspace_dir, spec.folder)
     try:
-        workspace = new_workspace(spec)
-        if not workspace.exists():
+        workspace, is_new = claim_workspace(spec)
+        if is_new:
             _fill(workspace, spec)
     except OSError as error:
         msg = f"cannot make the workspace {workspace}: {error}"
@@ -140,22 +140,45 @@ def _shared(folder: str) -> Path:
     return Path(folder)
 
 
-def new_workspace(spec: TrialSpec) -> Path:
-    """Return where the workspace of a trial may be made; what it replaces is removed."""
+def claim_workspace(spec: TrialSpec) -> tuple[Path, bool]:
+    """Return where the workspace of a trial is, and whether it is to be made.
+
+    It has the name of the trial, for which one of an earlier run has to make room. Only where a
+    run that goes on has that one, or it is not ours, is another name taken.
+    """
     around = spec.surroundings
     parent = Path(around.workspace_dir or around.cwd)
-    number, name = 1, spec.folder
+    number, workspace = 1, parent / spec.folder
     names, _ = _at_first(str(parent))
-    # Nothing is put into a folder that is not ours, and one that an agent made is not used.
-    while os.path.lexists(workspace := parent / name) and (
-        (owner := _owner(parent, name)) or _is_filled(spec) or name not in names
-    ):
-        if owner == spec.run_token and (around.replace or spec.retried):
-            remove_folder(str(workspace))
-            break
-        number += 1
-        name = f"{spec.folder}.{number}"
-    return workspace
+    with _claiming:
+        while not _is_free(workspace, spec):
+            # A folder that is not ours gets nothing put into it; one of an agent is not used.
+            is_ours = read_note(workspace) is not None
+            if not (is_ours or _is_filled(spec)) and workspace.name in names:
+                return workspace, False
+            number += 1
+            workspace = parent / f"{spec.folder}.{number}"
+        write_note(workspace, spec.run_token, around.added)
+    return workspace, True
+
+
+_claiming = threading.Lock()
+
+
+def _is_free(workspace: Path, spec: TrialSpec) -> bool:
+    """Whether a name can be taken; what an earlier run has there is removed or moved aside."""
+    around, note = spec.surroundings, read_note(workspace)
+    if note is None:
+        return not os.path.lexists(workspace)
+    if note.token == spec.run_token and (around.replace or spec.retried):
+        note.remove()
+    elif note.is_live:
+        return False
+    elif note.passed and around.keep_workspaces != KEEP_ALL:
+        note.remove()
+    elif os.path.lexists(workspace):
+        note.move_aside()
+    return not os.path.lexists(workspace)
 
 
 def _is_filled(spec: TrialSpec) -> bool:
@@ -163,7 +186,7 @@ def _is_filled(spec: TrialSpec) -> bool:
     return spec.prompt.needs_workspace or plugins.benchmark(spec.benchmark).needs_workspace
 
 
-@cache
+@made_once
 def _at_first(folder: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return what was in a folder for workspaces before its first agent, and above them."""
     try:
@@ -188,37 +211,32 @@ def _refuse_planted(folder: str) -> None:
         raise OutputError(msg, hint="remove it, use --sandbox to keep agents apart, and --resume")
 
 
-_NOTES = ".assay"
-"""A folder beside the workspaces with a note for each that we made: which run made it."""
-
-
-def _owner(parent: Path, name: str) -> str:
-    try:
-        return read_regular(parent / _NOTES / name).decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def note_owner(workspace: Path, spec: TrialSpec) -> None:
-    """Note which run makes a workspace."""
-    note = workspace.parent / _NOTES / workspace.name
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.unlink(missing_ok=True)  # an agent may have put a FIFO there, or a link
-    with note.open("x") as file:
-        file.write(spec.run_token)
-
-
 def remove_owned(parent: Path, token_start: str) -> None:
     """Remove the workspaces in a folder whose notes begin with this, and the notes."""
-    for note in parent.glob(f"{_NOTES}/*"):
-        if _owner(parent, note.name).startswith(token_start):
-            remove_folder(str(parent / note.name), missing_ok=True)
-            note.unlink(missing_ok=True)
+    for note in notes_in(parent):
+        if note.token.startswith(token_start):
+            note.remove()
+
+
+def leave_workspace(spec: TrialSpec, folder: str, raw: str | None, *, passed: bool) -> None:
+    """Note how a trial ended whose row is on disk; remove its workspace unless it is kept."""
+    note, keep = read_note(Path(folder)), spec.surroundings.keep_workspaces
+    if note is None or note.token != spec.run_token:
+        return
+    if keep == KEEP_NONE or (passed and keep == KEEP_FAILED):
+        note.remove()
+    else:
+        note_end(note.folder, note.token, passed=passed, raw=raw)
+
+
+def adopt_workspace(spec: TrialSpec, folder: str, raw: str | None) -> None:
+    """Let a workspace of an earlier run be one of the run that has its trial now."""
+    place = folder_of_row(folder, raw)
+    if place is not None and (note := read_note(Path(place))) is not None:
+        note_end(note.folder, spec.run_token, passed=note.passed, raw=raw)
 
 
 def _fill(workspace: Path, spec: TrialSpec) -> None:
-    # The note comes first: a folder that a kill left half made is then known as ours.
-    note_owner(workspace, spec)
     template = spec.surroundings.workspace_template
     if template is None:
         workspace.mkdir(parents=True)
@@ -270,6 +288,7 @@ def frozen_template(source: str | None, copy: str) -> Iterator[None]:
         return
     remove_folder(copy, missing_ok=True)  # left by a run that was killed
     try:
+        write_note(Path(copy), Path(copy).name)
         copy_with_linked(Path(source), Path(copy), AGENT_FILES)
         _templates[copy] = _stamps(copy)
         yield
@@ -278,7 +297,9 @@ def frozen_template(source: str | None, copy: str) -> Iterator[None]:
         raise OutputError(msg) from error
     finally:
         _templates.pop(copy, None)
-        remove_folder(copy, missing_ok=True)
+        if (note := read_note(Path(copy))) is not None:
+            note.remove()
+            note.remove_lock()
 
 
 def _stamps(folder: str) -> list[tuple[object, ...]]:
@@ -291,21 +312,54 @@ def _stamps(folder: str) -> list[tuple[object, ...]]:
     return sorted(found, key=str)
 
 
-def child_env(
-    spec: TrialSpec, home: str | None, pass_env: Iterable[str], declared: dict[str, str]
-) -> dict[str, str]:
+def child_env(spec: TrialSpec, home: str | None, command: Command) -> dict[str, str]:
     """Return the agent's environment: all of ours, or when isolated only what was declared."""
     if home is None:
-        return {**our_env(), **declared}
-    return isolated_env(home, (*pass_env, *spec.surroundings.env_names), declared)
+        return {**our_env(), **command.env}
+    names = spec.surroundings.env_names
+    if spec.surroundings.hides_env:
+        return isolated_env(home, (*command.pass_env, *names), command.env)
+    left_out = set(command.home_env) - set(names)
+    ours = {name: value for name, value in our_env().items() if name not in left_out}
+    return {**ours, **_tool_homes(), **_places_in(home), **command.env}
+
+
+_TOOL_HOMES = {
+    "PYENV_ROOT": ".pyenv",
+    "PYTHONUSERBASE": ".local",
+    "RBENV_ROOT": ".rbenv",
+    "NVM_DIR": ".nvm",
+    "VOLTA_HOME": ".volta",
+    "ASDF_DATA_DIR": ".asdf",
+    "MISE_DATA_DIR": ".local/share/mise",
+    "CARGO_HOME": ".cargo",
+    "RUSTUP_HOME": ".rustup",
+}
+"""Where programs of the user's HOME look for the rest of themselves, unless a variable says it."""
+
+
+def _tool_homes() -> dict[str, str]:
+    """Return where the user's own programs are: with another HOME they would not start."""
+    users = our_env().get("HOME") or ""
+    paths = {name: f"{users}/{folder}" for name, folder in _TOOL_HOMES.items() if users}
+    return {
+        name: path
+        for name, path in paths.items()
+        if name not in our_env() and os.path.isdir(path)  # noqa: PTH112
+    }
 
 
 def isolated_env(home: str, pass_env: Iterable[str], declared: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a program with a HOME of its own."""
     names = {*_ALWAYS_PASSED, *pass_env}
     passed = {name: os.environ[name] for name in names if name in os.environ}
+    return {**passed, **_places_in(home), **declared}
+
+
+def _places_in(home: str) -> dict[str, str]:
+    """Return the variables that lead to folders of a HOME, and make the one that must be there."""
     Path(home, "tmp").mkdir(exist_ok=True)
-    places = {
+    return {
         "HOME": home,
         "TMPDIR": f"{home}/tmp",
         "XDG_CONFIG_HOME": f"{home}/.config",
@@ -313,7 +367,6 @@ def isolated_env(home: str, pass_env: Iterable[str], declared: Mapping[str, str]
         "XDG_STATE_HOME": f"{home}/.local/state",
         "XDG_CACHE_HOME": f"{home}/.cache",
     }
-    return {**passed, **places, **declared}
 
 
 def our_env() -> dict[str, str]:

@@ -1,13 +1,15 @@
 """How far a grader agrees with human labels, and a pass rate corrected for its errors."""
 
 import math
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from assay.stats.distributions import two_sided_t, two_sided_z
-from assay.stats.rates import Interval, make_interval, wilson_interval
+from assay.stats.distributions import Floats, Ints, two_sided_t, two_sided_z
+from assay.stats.paired import cluster_sums
+from assay.stats.rates import Interval, make_interval, wilson_interval, wilson_limits
 
 
 class Share(msgspec.Struct, frozen=True, rename="camel"):
@@ -34,8 +36,13 @@ class Agreement(msgspec.Struct, frozen=True, rename="camel"):
     specificity: Share
 
 
-def measure_agreement(human: ArrayLike, grader: ArrayLike, level: float = 0.95) -> Agreement:
-    """Compare pass/fail labels of the same rows in the same order."""
+def measure_agreement(
+    human: ArrayLike, grader: ArrayLike, level: float = 0.95, prompts: Ints | None = None
+) -> Agreement:
+    """Compare pass/fail labels of the same rows in the same order.
+
+    prompts has the number of each row's prompt: rows of one prompt are a cluster.
+    """
     truth, verdicts = _as_labels(human, "human"), _as_labels(grader, "grader")
     if truth.shape != verdicts.shape:
         msg = f"human and grader need as many labels each, got {truth.size} and {verdicts.size}"
@@ -44,17 +51,24 @@ def measure_agreement(human: ArrayLike, grader: ArrayLike, level: float = 0.95) 
     only_grader, only_human = int((~truth & verdicts).sum()), int((truth & ~verdicts).sum())
     cells = np.array([[both_pass, only_human], [only_grader, both_fail]], dtype=np.float64)
     kappa, interval = _kappa(cells, level)
+    if prompts is not None and interval is not None and kappa is not None:
+        effect = design_effect(truth == verdicts, np.ones(truth.size, bool), prompts)
+        interval = _stretched(kappa, interval, math.sqrt(effect))
+
+    def share(right: NDArray[np.bool_], among: NDArray[np.bool_]) -> Share:
+        return _share(right, among, level, prompts)
+
     return Agreement(
         n=int(truth.size),
         both_pass=both_pass,
         both_fail=both_fail,
         only_grader_passes=only_grader,
         only_human_passes=only_human,
-        agreement=_share(both_pass + both_fail, int(truth.size), level),
+        agreement=share(truth == verdicts, np.ones(truth.size, bool)),
         kappa=kappa,
         kappa_interval=interval,
-        sensitivity=_share(both_pass, both_pass + only_human, level),
-        specificity=_share(both_fail, both_fail + only_grader, level),
+        sensitivity=share(verdicts, truth),
+        specificity=share(~verdicts, ~truth),
     )
 
 
@@ -70,9 +84,146 @@ def _as_labels(values: ArrayLike, name: str) -> NDArray[np.bool_]:
     return array.astype(bool)
 
 
-def _share(count: int, total: int, level: float) -> Share:
-    rate = count / total if total else None
-    return Share(count, total, rate, wilson_interval(count, total, level))
+def _share(
+    right: NDArray[np.bool_], among: NDArray[np.bool_], level: float, prompts: Ints | None
+) -> Share:
+    count, total = int((right & among).sum()), int(among.sum())
+    interval = wilson_interval(count, total, level)
+    if prompts is not None and interval is not None:
+        n_units = len(np.unique(prompts[among]))
+        if n_units < total:
+            z = two_sided_t(level, max(n_units - 1, 1))
+            n = total / design_effect(right, among, prompts)
+            low, high = wilson_limits(count / total, n, z)
+            interval = make_interval(low, high, level, "Wilson, clustered by prompt", (0.0, 1.0))
+    return Share(count, total, count / total if total else None, interval)
+
+
+def design_effect(right: NDArray[np.bool_], among: NDArray[np.bool_], prompts: Ints) -> float:
+    """Return how many times the variance of a share is that of independent rows.
+
+    Where all rows are alike nothing is seen of it, and each prompt counts as one row.
+    """
+    rate, total = float(right[among].mean()), int(among.sum())
+    own = prompts[among]
+    n_units = len(np.unique(own))
+    alone = rate * (1.0 - rate) / total
+    if alone == 0.0 or n_units < 2:
+        return total / n_units
+    units = cluster_sums(right[among].astype(np.float64) - rate, own)
+    seen = n_units / (n_units - 1) * float(np.square(units).sum()) / total**2
+    return max(1.0, seen / alone)
+
+
+def _stretched(value: float, interval: Interval, factor: float) -> Interval:
+    low = value - factor * (value - interval.low)
+    high = value + factor * (interval.high - value)
+    return make_interval(low, high, interval.level, interval.method, (-1.0, 1.0))
+
+
+class LabelledFile(NamedTuple):
+    """All graded rows of a file, by prompt, and those of them that people have labelled."""
+
+    graded: Ints
+    passed: Ints
+    """Rows of each prompt, and how many of them the grader passed."""
+    prompts: Ints
+    """The prompt of each label."""
+    human: NDArray[np.bool_]
+    grader: NDArray[np.bool_]
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether any prompt has several rows."""
+        return bool((self.graded > 1).any())
+
+    @property
+    def rate(self) -> float:
+        """How many of all rows the grader passed."""
+        return float(self.passed.sum() / self.graded.sum())
+
+    def observed_influence(self) -> Floats:
+        """Return what each prompt adds to the error of the rate."""
+        influence: Floats = (self.passed - self.rate * self.graded) / self.graded.sum()
+        return influence
+
+    def of_labels(self, values: Floats) -> Floats:
+        """Add up values of labels by prompt."""
+        return np.bincount(self.prompts, values, len(self.graded))
+
+
+def clustered_rate(
+    file: LabelledFile, *, drawn: bool, level: float = 0.95
+) -> "CorrectedRate | None":
+    """Return the pass rate that people would give, with prompts as the units.
+
+    drawn: labels were drawn by verdict, and stand for all rows of that verdict. Otherwise it is
+    that of Rogan and Gladen. The error is linear in what each prompt adds to it; None if labels of
+    a kind are missing or no prompt has several rows.
+    """
+    if not file.is_clustered:
+        return None
+    one, rate = _by_verdict(file) if drawn else _by_truth(file)
+    if rate is None:
+        return None
+    n = len(one)
+    variance = n / max(n - 1, 1) * float(np.square(one).sum())
+    t = two_sided_t(level, max(len(np.unique(file.prompts)) - 1, 1))
+    low, high = rate - t * math.sqrt(variance), rate + t * math.sqrt(variance)
+    if 0.0 < rate < 1.0 and variance > 0.0:
+        # As many independent rows as would have this variance: near 0 and 1 limits are not even.
+        low, high = wilson_limits(rate, rate * (1.0 - rate) / variance, t)
+    method = "post-stratified by verdict" if drawn else "Rogan-Gladen"
+    interval = make_interval(low, high, level, f"{method}, clustered by prompt", (0.0, 1.0))
+    return CorrectedRate(min(max(rate, 0.0), 1.0), interval)
+
+
+def _by_verdict(file: LabelledFile) -> tuple[Floats, float | None]:
+    passed = file.grader
+    if passed.all() or not passed.any():
+        return np.zeros(0), None
+    share, human = file.rate, file.human
+    good, bad = float(human[passed].mean()), float(human[~passed].mean())
+    n_good, n_bad = int(passed.sum()), int((~passed).sum())
+    labels = np.where(
+        passed, share * (human - good) / n_good, (1.0 - share) * (human - bad) / n_bad
+    )
+    influence = file.observed_influence() * (good - bad) + file.of_labels(labels)
+    return influence, share * good + (1.0 - share) * bad
+
+
+def _by_truth(file: LabelledFile) -> tuple[Floats, float | None]:
+    errors = judge_errors(file)
+    if errors is None or errors.gain <= 0.0:
+        return np.zeros(0), None
+    rate = (file.rate + errors.specificity - 1.0) / errors.gain
+    right, wrong = errors.influence
+    influence = file.observed_influence() - rate * right + (1.0 - rate) * wrong
+    return influence / errors.gain, rate
+
+
+class JudgeInfluence(NamedTuple):
+    """Sensitivity and specificity of a grader, and what each prompt adds to their errors."""
+
+    sensitivity: float
+    specificity: float
+    influence: tuple[Floats, Floats]
+
+    @property
+    def gain(self) -> float:
+        """Youden's J: 0 for a grader that guesses."""
+        return self.sensitivity + self.specificity - 1.0
+
+
+def judge_errors(file: LabelledFile) -> JudgeInfluence | None:
+    """Return how often a grader is right; None if people passed, or failed, no row."""
+    human, grader = file.human, file.grader
+    if human.all() or not human.any():
+        return None
+    good, bad = float(grader[human].mean()), float((~grader[~human]).mean())
+    right = np.where(human, (grader - good) / human.sum(), 0.0)
+    wrong = np.where(human, 0.0, (~grader - bad) / (~human).sum())
+    return JudgeInfluence(good, bad, (file.of_labels(right), file.of_labels(wrong)))
 
 
 def _kappa(cells: NDArray[np.float64], level: float) -> tuple[float | None, Interval | None]:

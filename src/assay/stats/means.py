@@ -138,14 +138,15 @@ def _closed_form_limits(sample: Floats, z: float) -> tuple[float, float]:
 
 # Fewer values have too few distinct resamples for a bootstrap quantile to mean anything.
 FEWEST_FOR_BCA = 8
-_LOGNORMAL_DRAWS = 4_000
+_DRAWS_PER_RESAMPLE = 0.8
+"""So many log-normal draws, for each resample: 4,000 by default."""
 _DOMINANT = 0.25
 _MOST_CONDITION = 1e12
 # A sample whose logarithms are more skewed than this many standard errors is no log-normal one.
 _MOST_LOG_SKEW = 2.2
 
 
-def lognormal_means(amounts: Floats, seed: int) -> Floats | None:
+def lognormal_means(amounts: Floats, seed: int, n_resamples: int = N_RESAMPLES) -> Floats | None:
     """Draw the means that columns of log-normal amounts may have; None if they do not look so.
 
     A bootstrap cannot know of the rare large amounts that a small sample lacks: of strongly skewed
@@ -159,17 +160,17 @@ def lognormal_means(amounts: Floats, seed: int) -> Floats | None:
     logs = np.log(amounts)
     if any(not _looks_normal(column) for column in logs.T):
         return None
-    rng = np.random.default_rng(seed)
+    rng, n_draws = np.random.default_rng(seed), round(n_resamples * _DRAWS_PER_RESAMPLE)
     scatter = np.atleast_2d(np.cov(logs, rowvar=False)) * (n - 1)
     if np.linalg.cond(scatter) > _MOST_CONDITION:  # one column is a multiple of the other
         return None
     # Bartlett: the Cholesky factor of a Wishart matrix has chi values on its diagonal.
-    factor = np.zeros((_LOGNORMAL_DRAWS, columns, columns))
+    factor = np.zeros((n_draws, columns, columns))
     for i in range(columns):
-        factor[:, i, i] = np.sqrt(rng.chisquare(n - 1 - i, _LOGNORMAL_DRAWS))
-        factor[:, i, :i] = rng.standard_normal((_LOGNORMAL_DRAWS, i))
+        factor[:, i, i] = np.sqrt(rng.chisquare(n - 1 - i, n_draws))
+        factor[:, i, :i] = rng.standard_normal((n_draws, i))
     root = np.linalg.cholesky(scatter) @ np.linalg.inv(factor).transpose(0, 2, 1)
-    noise = rng.standard_normal((_LOGNORMAL_DRAWS, columns, 1))
+    noise = rng.standard_normal((n_draws, columns, 1))
     centres = logs.mean(axis=0) + (root @ noise)[:, :, 0] / math.sqrt(n)
     with np.errstate(over="ignore"):
         means: Floats = np.exp(centres + 0.5 * np.square(root).sum(axis=2))
@@ -253,7 +254,7 @@ def estimate_mean(
         note = None
     if signed:
         return MeanEstimate(n, mean, interval, note)
-    draws = lognormal_means(sample[:, None], seed)
+    draws = lognormal_means(sample[:, None], seed, n_resamples)
     if draws is not None:
         interval = widen_to_draws(interval, draws[:, 0])
     elif sample.min() >= 0.0 and sample.max() > _DOMINANT * sample.sum():

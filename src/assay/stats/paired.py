@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 from numpy.typing import ArrayLike
 
 from assay.stats.distributions import (
@@ -29,9 +30,11 @@ from assay.stats.means import (
     lognormal_means,
     widen_to_draws,
 )
+from assay.stats.noise import JudgeErrors, Noise, total_df, total_variance
 from assay.stats.planning import smallest_difference
 from assay.stats.rates import (
     Interval,
+    count_open,
     extreme_tallies,
     make_interval,
     unseen_share,
@@ -142,6 +145,8 @@ class PairedDifference(msgspec.Struct, frozen=True, rename="camel"):
     smallest_detectable: float | None = None
     skew: float | None = None
     """Third central moment of one unit's difference: rare large losses make it negative."""
+    noise: tuple[Noise, ...] | UnsetType = UNSET
+    """What is in the interval beside prompts and trials: see with_noise."""
 
 
 def compare_rates(
@@ -192,11 +197,65 @@ def compare_rates(
     return _record(a, b, numbers)
 
 
+def with_noise(
+    found: PairedDifference, noise: tuple[Noise, ...], of: str = "noise between builds"
+) -> PairedDifference:
+    """Widen the interval by what more prompts do not reduce, and raise p to that of a t test."""
+    interval, difference = found.interval, found.difference
+    if not noise or interval is None or difference is None:
+        return found
+    df, level = max(found.n_units - 1, 1), interval.level
+    centre, reach = 0.5 * (interval.low + interval.high), 0.5 * (interval.high - interval.low)
+    rest = (reach / two_sided_t(level, df)) ** 2
+    error = math.sqrt(total_variance(rest, noise))
+    all_df = total_df(rest, df, noise)
+    reach = max(reach, two_sided_t(level, all_df) * error)
+    method = f"{interval.method}, with {of}"
+    p_value = 2.0 * t_cdf(-abs(difference) / error, all_df)
+    is_larger = found.p_value is None or p_value > found.p_value
+    return msgspec.structs.replace(
+        found,
+        interval=make_interval(centre - reach, centre + reach, level, method, (-1.0, 1.0)),
+        p_value=p_value if is_larger else found.p_value,
+        test=f"t, with {of}" if is_larger else found.test,
+        noise=noise,
+    )
+
+
+def with_judge(
+    found: PairedDifference, judge: JudgeErrors | None, margin: float
+) -> PairedDifference:
+    """Return the difference that people would see, where a judge errs alike in both runs.
+
+    A judge leaves only its gain of a difference. What is not known of the gain counts for a
+    difference as large as the margin, at least: that is what a gate has to rule out.
+    """
+    interval, difference = found.interval, found.difference
+    if judge is None or interval is None or difference is None:
+        return found
+    gain = judge.gain
+    limits = interval.low / gain, interval.high / gain
+    method = f"{interval.method}, corrected for the judge's errors"
+    scaled = msgspec.structs.replace(
+        found,
+        difference=difference / gain,
+        interval=make_interval(*limits, interval.level, method, (-1.0, 1.0)),
+        variance=None if found.variance is None else found.variance / gain**2,
+        skew=None if found.skew is None else found.skew / gain**3,
+        noise=UNSET,
+    )
+    size = max(abs(difference / gain), margin)
+    # The noise that was there is in the interval already; both are in the limits of a margin.
+    noise = judge.noise(size, found.noise or ())
+    return msgspec.structs.replace(with_noise(scaled, noise[-1:], "the judge"), noise=noise)
+
+
 class Extremes(NamedTuple):
     """The difference if all that was not measured had gone against B, or for it."""
 
     worst: PairedDifference
     best: PairedDifference
+    n_not_measured: int = 0
 
 
 def compare_extremes(
@@ -210,7 +269,7 @@ def compare_extremes(
     if cases is None:
         return None
     worst, best = (_for_limits(*case, clusters) for case in cases)
-    return Extremes(worst, best)
+    return Extremes(worst, best, count_open(run_a, run_b))
 
 
 def _for_limits(
@@ -436,7 +495,7 @@ def compare_amounts(
     drawn = partial(bca_ratio_interval, seed=seed, level=level, n_resamples=n_resamples)
     difference_interval = difference.interval
     ratio_interval = _ratio_interval(a, b, estimate, drawn, level)
-    draws = lognormal_means(np.stack((a, b), axis=1), seed)
+    draws = lognormal_means(np.stack((a, b), axis=1), seed, n_resamples)
     if draws is not None:
         difference_interval = widen_to_draws(difference_interval, draws[:, 1] - draws[:, 0])
         ratio_interval = widen_to_draws(ratio_interval, draws[:, 1] / draws[:, 0])

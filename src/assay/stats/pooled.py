@@ -1,9 +1,14 @@
 """What a pooled baseline is good for: trials where they are worth most, and a surer gate."""
 
+import math
+from typing import NamedTuple
+
 import msgspec
 import numpy as np
 
 from assay.stats.distributions import Floats, Ints, as_tallies
+from assay.stats.drift import measure_drift
+from assay.stats.noise import BuildNoise, Noise
 from assay.stats.planning import Difficulty, split_rate_variance
 from assay.stats.sequential import SequentialOutcome, decide_gate, look_at_rates, smallest_margin
 from assay.stats.verdict import describe_chances
@@ -13,6 +18,10 @@ _ICCS = (0.05, 0.95)
 """Prompts are never taken to be all alike, nor to pass always or never."""
 _RATES = (0.02, 0.98)
 _LOOKS_PER_ROUND = 4
+_PASSES = 0.9
+_FEW_REPEATS = 100
+_MOST_MARGIN = 30
+"""Points: a gate with a wider margin is none."""
 
 
 def trial_spread(passes: Ints, measured: Ints) -> Floats:
@@ -70,31 +79,35 @@ class PooledChances(msgspec.Struct, frozen=True, rename="camel"):
     bad_trials: float
     """Fresh trials that were needed on average."""
     words: str
+    build_sd: float | None = None
+    """How much builds vary; None if it is not known."""
+    margin_for_90: float | None = None
+    """With this margin 90 of 100 builds of the unchanged agent pass, where fewer do now."""
 
 
 def simulate_pooled_gate(
     difficulty: Difficulty,
-    baseline: Ints,
-    fresh: Ints,
+    trials: tuple[Ints, Ints],
     *,
     margin: float,
     difference: float,
+    builds: BuildNoise | None = None,
     n_repeats: int = 200,
     seed: int = 1,
 ) -> PooledChances:
     """Run `trials --until decided` on simulated agents against a baseline.
 
-    baseline and fresh have the number of trials of each prompt. The unchanged agent and the one
-    that is worse by `difference` take as many builds.
+    trials has how many trials of each prompt the baseline has and the branch may have. As many
+    builds are drawn of the unchanged agent as of the one that is worse by `difference`. builds is
+    how the baseline's builds vary: those that are simulated vary as much, and so does the branch.
     """
+    baseline, fresh = trials
     smallest = smallest_margin(int(fresh.size))
     if smallest is None or margin < smallest:
         return _refused(baseline, fresh, margin, difference, smallest)
-    rng = np.random.default_rng(seed)
-    good, good_trials = _outcomes(difficulty, (baseline, fresh), (margin, 0.0), n_repeats, rng)
-    bad, bad_trials = _outcomes(
-        difficulty, (baseline, fresh), (margin, -difference), n_repeats, rng
-    )
+    rng, world = np.random.default_rng(seed), _World(difficulty, baseline, fresh, builds)
+    good, good_trials = world.outcomes(margin, 0.0, n_repeats, rng)
+    bad, bad_trials = world.outcomes(margin, -difference, n_repeats, rng)
     passes, fails = good.count("pass") / n_repeats, bad.count("fail") / n_repeats
     stopped = 1.0 - bad.count("pass") / n_repeats
     most = int(fresh.sum())
@@ -102,6 +115,11 @@ def simulate_pooled_gate(
     words = (
         f"{chances}; that takes {good_trials:.0f} and {bad_trials:.0f} of {most} trials on average"
     )
+    wider = world.margin_for_90(margin, rng) if passes < _PASSES else None
+    if builds is not None:
+        words += f"; builds vary by {builds.sd:.3f}"
+    if wider is not None:
+        words += f"; with a margin of {wider:g}, 90 of 100 unchanged builds would pass"
     return PooledChances(
         n_prompts=int(fresh.size),
         baseline_trials=float(baseline.mean()),
@@ -114,6 +132,8 @@ def simulate_pooled_gate(
         good_trials=good_trials,
         bad_trials=bad_trials,
         words=words,
+        build_sd=builds.sd if builds else None,
+        margin_for_90=wider,
     )
 
 
@@ -140,44 +160,78 @@ def _refused(
     )
 
 
-def _outcomes(
-    difficulty: Difficulty,
-    trials: tuple[Ints, Ints],
-    setting: tuple[float, float],
-    n_repeats: int,
-    rng: np.random.Generator,
-) -> tuple[list[SequentialOutcome], float]:
-    """Return what the gate says of agents changed by so much, and the mean number of trials."""
-    (baseline, fresh), (margin, change) = trials, setting
-    found: list[SequentialOutcome] = []
-    n_used = 0
-    for easy in difficulty.draw((n_repeats, fresh.size), rng):
-        pooled = rng.binomial(baseline, easy), baseline
-        outcome, n = _one_build(pooled, difficulty.moved(easy, change), fresh, margin, rng)
-        found.append(outcome)
-        n_used += n
-    return found, n_used / n_repeats
+class _World(NamedTuple):
+    """What is simulated: prompts, trials of the baseline and of a branch, and noise of builds."""
+
+    difficulty: Difficulty
+    baseline: Ints
+    fresh: Ints
+    builds: BuildNoise | None
+
+    def outcomes(
+        self, margin: float, change: float, n_repeats: int, rng: np.random.Generator
+    ) -> tuple[list[SequentialOutcome], float]:
+        """Return what the gate says of agents changed by so much, and the mean number of trials."""
+        found: list[SequentialOutcome] = []
+        n_used = 0
+        for easy in self.difficulty.draw((n_repeats, self.fresh.size), rng):
+            pooled, noise, drifts = self._pool(easy, rng)
+            chances = self.difficulty.moved(easy, change)
+            if self.builds is not None:
+                chances = self.difficulty.moved(chances, float(rng.normal(0.0, self.builds.sd)))
+            outcome, n = _one_build(pooled, chances, self.fresh, (margin, noise), rng)
+            found.append("undecided" if drifts else outcome)
+            n_used += n
+        return found, n_used / n_repeats
+
+    def _pool(
+        self, easy: Floats, rng: np.random.Generator
+    ) -> tuple[tuple[Ints, Ints], tuple[Noise, ...], bool]:
+        """Draw a baseline; return it with what its builds seem to add, and whether they drift."""
+        if self.builds is None:
+            return (rng.binomial(self.baseline, easy), self.baseline), (), False
+        effects = rng.normal(0.0, self.builds.sd, self.builds.n_builds)
+        chances = np.stack([self.difficulty.moved(easy, one) for one in effects], axis=1)
+        parts = (self.baseline[:, None] + np.arange(effects.size)) // effects.size
+        passes = rng.binomial(parts, chances)
+        drift = measure_drift(passes, parts)
+        noise = (drift.noise.of_difference(),) if drift.noise else ()
+        return (passes.sum(axis=1), self.baseline), noise, drift.found
+
+    def margin_for_90(self, margin: float, rng: np.random.Generator) -> float | None:
+        """Return the smallest margin, in whole points, with which 90 % of good builds pass."""
+        for points in range(math.floor(100.0 * margin) + 1, _MOST_MARGIN + 1):
+            outcomes, _ = self.outcomes(points / 100, 0.0, _FEW_REPEATS, rng)
+            if outcomes.count("pass") >= _PASSES * _FEW_REPEATS:
+                return points / 100
+        return None
 
 
 def _one_build(
     pooled: tuple[Ints, Ints],
     chances: Floats,
     fresh: Ints,
-    margin: float,
+    rule: tuple[float, tuple[Noise, ...]],
     rng: np.random.Generator,
 ) -> tuple[SequentialOutcome, int]:
     """Look at one build several times in each round, in which every prompt gets one trial."""
+    margin, noise = rule
     passed, done = np.zeros_like(fresh), np.zeros_like(fresh)
     order, rounds = rng.permutation(fresh.size), int(fresh.max())
+    has_passed = False
     for number in range(1, rounds + 1):
         due = order[fresh[order] >= number]
         for some in np.array_split(due, min(_LOOKS_PER_ROUND, due.size)):
             passed[some] += rng.random(some.size) < chances[some]
             done[some] += 1
-            look = look_at_rates(pooled, (passed, done))
+            look = msgspec.structs.replace(look_at_rates(pooled, (passed, done)), noise=noise)
             decision = decide_gate(look, margin=margin)
-            if decision.is_decided:
+            if decision.outcome == "fail":
                 return decision.outcome, int(done.sum())
+            # As in pipeline/until.py: a pass waits until every prompt has run.
+            has_passed = has_passed or decision.outcome == "pass"
+            if has_passed and done.all() and (look.difference or 0.0) > -0.5 * margin:
+                return "pass", int(done.sum())
         # As in pipeline/until.py: the last look comes early if repeats would add nothing.
         if number == rounds or (due.size == fresh.size and decision.repeats_are_idle):
             break

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from assay.stats.distributions import Floats, as_values, two_sided_z
 from assay.stats.rates import Interval, make_interval
 
+RANKING_RESAMPLES = 1_000
 _TIE = 1e-9
 # Half a win either way for each pair: a run that won everything stays finite.
 _PRIOR_WINS = 0.5
@@ -41,7 +42,7 @@ def rank_runs(
     seed: int,
     measured: ArrayLike | None = None,
     level: float = 0.95,
-    n_resamples: int = 1_000,
+    n_resamples: int = RANKING_RESAMPLES,
 ) -> list[Strength]:
     """Rank runs from a table of scores, a row per prompt and a column per run; best first.
 

@@ -62,7 +62,7 @@ def wilson_interval(n_passed: int, n_measured: int, level: float = 0.95) -> Inte
         raise ValueError(msg)
     if n_measured == 0:
         return None
-    low, high = _wilson_limits(n_passed / n_measured, n_measured, two_sided_z(level))
+    low, high = wilson_limits(n_passed / n_measured, n_measured, two_sided_z(level))
     return make_interval(low, high, level, "Wilson", (0.0, 1.0))
 
 
@@ -111,7 +111,7 @@ def share_interval(
     else:
         n_units, deff = _cluster_effect(shares, as_counts(clusters, "clusters"))
     # One prompt says nothing about the variance: t with one degree of freedom is honest.
-    low, high = _wilson_limits(mean, n / deff, two_sided_t(level, max(n_units - 1, 1)))
+    low, high = wilson_limits(mean, n / deff, two_sided_t(level, max(n_units - 1, 1)))
     return make_interval(low, high, level, "Wilson, clustered by prompt", (0.0, 1.0))
 
 
@@ -135,7 +135,7 @@ def _cluster_effect(shares: Floats, clusters: Ints) -> tuple[int, float]:
     return sizes.size, min(largest, (seen + prior) / (pass_fail + _PRIOR_VARIANCE))
 
 
-def _wilson_limits(rate: float, n: float, z: float) -> tuple[float, float]:
+def wilson_limits(rate: float, n: float, z: float) -> tuple[float, float]:
     shrink = 1.0 + z * z / n
     centre = (rate + z * z / (2.0 * n)) / shrink
     half = z / shrink * math.sqrt(rate * (1.0 - rate) / n + z * z / (4.0 * n * n))
@@ -173,6 +173,21 @@ def bound_difference(
     return Bounds(low, high, missing_a + missing_b)
 
 
+def excused_shares(
+    lost: tuple[int, int], n_trials: tuple[int, int], *, differ: bool
+) -> tuple[float, float]:
+    """Return what share of each arm's losses leaves nothing open: as much as both arms lost alike.
+
+    A provider that fails as often in both arms takes trials at random from both; what one of them
+    lost beyond that may have been lost because of what the agent did. differ: a test says that
+    they did not lose alike.
+    """
+    rates = [of / max(n, 1) for of, n in zip(lost, n_trials, strict=True)]
+    least = 0.0 if differ else min(rates)
+    first, second = (least / rate if rate else 0.0 for rate in rates)
+    return first, second
+
+
 def extreme_tallies(
     run_a: tuple[Ints, Ints, Ints], run_b: tuple[Ints, Ints, Ints]
 ) -> tuple[Extreme, Extreme] | None:
@@ -186,6 +201,11 @@ def extreme_tallies(
     worst = (run_a[0] + missing_a, run_a[2]), (run_b[0], run_b[2])
     best = (run_a[0], run_a[2]), (run_b[0] + missing_b, run_b[2])
     return worst, best
+
+
+def count_open(run_a: tuple[Ints, Ints, Ints], run_b: tuple[Ints, Ints, Ints]) -> int:
+    """Return how many trials were planned and not measured in both runs."""
+    return round(sum(float((run[2] - run[1]).sum()) for run in (run_a, run_b)))
 
 
 def _extreme_rates(

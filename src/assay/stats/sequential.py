@@ -30,12 +30,14 @@ import math
 from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from assay.records.text import counted_noun
 from assay.stats.distributions import Ints, normal_cdf, normal_quantile
+from assay.stats.noise import JudgeErrors, Noise, total_df, total_variance
 from assay.stats.paired import cluster_differences, paired_interval, pseudo_size_of_rates
-from assay.stats.rates import Interval, extreme_tallies, make_interval
-from assay.stats.verdict import require_margin
+from assay.stats.rates import Interval, count_open, extreme_tallies, make_interval
+from assay.stats.verdict import clear_range, could_turn, require_margin
 
 ERROR = 0.05
 """The largest chance of each wrong answer of a gate; of a wrong better or worse, and of a wrong
@@ -66,6 +68,23 @@ class Look(msgspec.Struct, frozen=True):
     least_variance: float = 0.0
     """What chance between trials makes of it if both arms are alike, as far as A's trials show:
     where few trials of B all fail, the variance seen is too small."""
+    noise: tuple[Noise, ...] = ()
+    """What more trials do not reduce. Where A is a baseline of several builds, B is one more, with
+    an effect of its own."""
+
+
+def judged_look(look: Look, judge: JudgeErrors | None, margin: float) -> Look:
+    """Return a look at the difference that people would see: see paired.with_judge."""
+    if judge is None or look.difference is None:
+        return look
+    gain, difference = judge.gain, look.difference / judge.gain
+    return msgspec.structs.replace(
+        look,
+        difference=difference,
+        variance=None if look.variance is None else look.variance / gain**2,
+        least_variance=look.least_variance / gain**2,
+        noise=judge.noise(max(abs(difference), margin), look.noise),
+    )
 
 
 class ExtremeLooks(NamedTuple):
@@ -73,6 +92,17 @@ class ExtremeLooks(NamedTuple):
 
     worst: Look
     best: Look
+    n_not_measured: int = 0
+
+    def with_noise(
+        self, noise: tuple[Noise, ...], judge: JudgeErrors | None = None
+    ) -> "ExtremeLooks":
+        """Return the same looks, with what more trials do not reduce, as people would see them."""
+        worst, best = (
+            judged_look(msgspec.structs.replace(look, noise=noise), judge, 0.0)
+            for look in (self.worst, self.best)
+        )
+        return self._replace(worst=worst, best=best)
 
 
 class SequentialDecision(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -80,11 +110,15 @@ class SequentialDecision(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
     outcome: SequentialOutcome
     words: str
+    difference: float | UnsetType = UNSET
+    """What this look saw."""
     n_units: int
     """Prompts, or clusters of prompts, that were compared."""
     interval: Interval | None = None
     """Holds at every look together, however often one looks."""
     fixed_design: "FixedDesign | None" = None
+    n_unmeasured: int | UnsetType = UNSET
+    """Trials that were not measured and could turn what the others show."""
     repeats_are_idle: bool = False
     """Whether more trials of the same prompts hardly add information: only new prompts do."""
 
@@ -117,13 +151,15 @@ class SequentialUse(msgspec.Struct, frozen=True, rename="camel"):
     words: str
 
 
-def turn_of(prompt_id: str) -> bytes:
+def turn_of(prompt_id: str, seed: int | None = None) -> bytes:
     """Return what prompts are sorted by before they run, so that their order tells nothing.
 
     In a file they may be sorted by what they are about, or by how hard they are; what was seen of
-    the first of them then says nothing about the others.
+    the first of them then says nothing about the others. Every seed gives another order: in one
+    that is always the same, the last prompts would hardly ever be looked at.
     """
-    return hashlib.sha256(prompt_id.encode("utf-8", "surrogatepass")).digest()
+    salt = "" if seed is None else f"{seed}:"
+    return hashlib.sha256(f"{salt}{prompt_id}".encode("utf-8", "surrogatepass")).digest()
 
 
 def describe_use(decision: SequentialDecision, n_trials: int) -> SequentialUse:
@@ -174,7 +210,7 @@ def look_at_extremes(
     if cases is None:
         return None
     worst, best = (look_at_rates(*case, clusters) for case in cases)
-    return ExtremeLooks(worst, best)
+    return ExtremeLooks(worst, best, count_open(run_a, run_b))
 
 
 def decide_gate(
@@ -205,17 +241,25 @@ def decide_gate(
     if passes and extremes is not None:
         worst_low = _Rule(extremes.worst, margin, is_last).gate_low(ERROR / n_judged)
         worst = extremes.worst if worst_low <= -margin else None
-    hidden = worst is not None
-    outcome: SequentialOutcome = "undecided" if is_last else "go-on"
-    if not hidden and (passes or fails):
+    open_: SequentialOutcome = "undecided" if is_last else "go-on"
+    outcome = open_
+    if worst is None and (passes or fails):
         outcome = "pass" if passes else "fail"
     words = _gate_words(outcome, interval, margin, worst)
+    turned = worst is not None
+    if outcome == "fail" and extremes is not None:
+        best = _Rule(extremes.best, margin, is_last)
+        turned = (extremes.best.difference or 0.0) >= -best.reach(ERROR / n_judged, large=True)
+        if turned:
+            outcome, words = open_, could_turn(extremes.n_not_measured, words)
     return SequentialDecision(
         outcome=outcome,
         words=words,
+        difference=seen.difference,
         n_units=seen.n_units,
         interval=interval,
         fixed_design=rule.fixed_design(ERROR),
+        n_unmeasured=extremes.n_not_measured if extremes is not None and turned else UNSET,
         repeats_are_idle=rule.repeats_are_idle,
     )
 
@@ -241,17 +285,28 @@ def decide_effect(
     reach = rule.reach(0.5 * error, large=True)
     interval = _interval(seen.difference - reach, seen.difference + reach, 1.0 - ERROR)
     outcome: SequentialOutcome = "undecided" if is_last else "go-on"
-    looks = (_Rule(one, effect, is_last) for one in (seen, *(extremes or ())))
+    looks = (_Rule(one, effect, is_last) for one in (seen, *(extremes or ())[:2]))
     if all(one.is_within_effect(error) for one in looks):
-        outcome = "same"
+        outcome, reach = "same", rule.reach_of_same(error)
+        interval = _interval(seen.difference - reach, seen.difference + reach, 1.0 - ERROR)
     elif reach < abs(seen.difference):
         outcome = "better" if seen.difference > 0.0 else "worse"
+    words = _effect_words(outcome, interval, effect)
+    n_unmeasured: int | UnsetType = UNSET
+    if outcome in ("better", "worse") and extremes is not None:
+        sign, case = (1, extremes.worst) if outcome == "better" else (-1, extremes.best)
+        reach = _Rule(case, effect, is_last).reach(0.5 * error, large=True)
+        if sign * (case.difference or 0.0) <= reach:
+            outcome, n_unmeasured = "undecided" if is_last else "go-on", extremes.n_not_measured
+            words = could_turn(n_unmeasured, words)
     return SequentialDecision(
         outcome=outcome,
-        words=_effect_words(outcome, interval, effect),
+        words=words,
+        difference=seen.difference,
         n_units=seen.n_units,
         interval=interval,
         fixed_design=rule.fixed_design(0.5 * ERROR),
+        n_unmeasured=n_unmeasured,
         repeats_are_idle=rule.repeats_are_idle,
     )
 
@@ -300,7 +355,7 @@ class _Rule:
     def __init__(self, seen: Look, effect: float, is_last: bool) -> None:
         self._n, self._difference = seen.n_units, seen.difference or 0.0
         self._variance = max(seen.variance or 0.0, seen.least_variance, _LEAST_VARIANCE)
-        self._effect, self._is_last = effect, is_last
+        self._effect, self._is_last, self._noise = effect, is_last, seen.noise
 
     def fixed_design(self, error: float) -> FixedDesign:
         """Of the same errors: this one, and ERROR for missing an effect."""
@@ -317,8 +372,12 @@ class _Rule:
         return self._effect * (1.0 - self._effect)
 
     def information(self, floor: float = 0.0) -> float:
-        """1/se^2, with at least this variance of one unit."""
-        return self._n / max(self._variance, floor)
+        """1/se^2, with at least this variance of one unit.
+
+        The effect of B's build is the same at every look, so that looks are still those of a
+        Brownian motion in the information, of which there is no more than builds leave.
+        """
+        return 1.0 / total_variance(max(self._variance, floor) / self._n, self._noise)
 
     def reach(self, error: float, floor: float = 0.0, *, large: bool = False) -> float:
         """Of a one-sided limit that holds at all looks; large: changes far beyond the effect."""
@@ -336,9 +395,9 @@ class _Rule:
 
     def is_within_effect(self, error: float) -> bool:
         """Whether a difference as large as the effect is ruled out on both sides."""
-        return abs(self._difference) + self._reach_of_same(error) < self._effect
+        return abs(self._difference) + self.reach_of_same(error) < self._effect
 
-    def _reach_of_same(self, error: float) -> float:
+    def reach_of_same(self, error: float) -> float:
         """Of a limit beyond which a difference of the effect is ruled out."""
         scale = math.log(error) / math.log(ERROR)
         floor = self._floor
@@ -357,7 +416,8 @@ class _Rule:
         """Turn a score into a reach, with t in place of the normal distribution."""
         information = self.information(floor)
         z = score / (self._effect * math.sqrt(information))
-        return _t_of_z(z, self._n - 1) / math.sqrt(information)
+        df = total_df(max(self._variance, floor) / self._n, self._n - 1, self._noise)
+        return _t_of_z(z, df) / math.sqrt(information)
 
 
 _IDLE_SHARE = 0.3
@@ -366,7 +426,7 @@ _LEAST_VARIANCE = 1e-6
 _MOST_Z = 30.0
 
 
-def _t_of_z(z: float, df: int) -> float:
+def _t_of_z(z: float, df: float) -> float:
     """Return the t as far out as z (Wallace's formula, a little too far out for few df)."""
     inner = min(z, _MOST_Z) * (8.0 * df + 3.0) / (8.0 * df + 1.0)
     return math.sqrt(df * math.expm1(min(inner * inner / df, 500.0)))
@@ -411,17 +471,8 @@ def _nothing(
 
 
 def _range(interval: Interval, margin: float) -> str:
-    """Write an interval with so many digits that no limit seems to be the margin, or zero."""
-    digits = 3
-    limits = ((interval.low, -margin), (interval.high, 0.0))
-    while digits < _MOST_DIGITS and any(
-        limit != line and round(limit, digits) == round(line, digits) for limit, line in limits
-    ):
-        digits += 1
-    return f"{interval.low:+.{digits}f} to {interval.high:+.{digits}f}"
-
-
-_MOST_DIGITS = 6
+    """Write an interval so that no limit seems to be the margin, or zero."""
+    return clear_range(interval, (-margin, 0.0))
 
 
 def _gate_words(
@@ -441,7 +492,8 @@ def _gate_words(
 
 
 def _effect_words(outcome: SequentialOutcome, interval: Interval, effect: float) -> str:
-    lies = f"the difference lies in {interval.low:+.3f} to {interval.high:+.3f} at every look"
+    shown = clear_range(interval, (-effect, 0.0, effect))
+    lies = f"the difference lies in {shown} at every look"
     if outcome == "same":
         return f"a difference of {effect:g} is ruled out either way: {lies}"
     if outcome in ("better", "worse"):

@@ -7,7 +7,14 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from assay.stats.distributions import Floats, Ints, as_shares, as_values, binomial_pmf
+from assay.stats.distributions import (
+    Floats,
+    Ints,
+    as_shares,
+    as_values,
+    binomial_pmf,
+    normal_quantile,
+)
 
 
 def mcnemar_p(n_only_a: int, n_only_b: int, *, mid_p: bool = False) -> float:
@@ -41,6 +48,25 @@ def chance_of_drop(passed_a: int, n_a: int, passed_b: int, n_b: int) -> float:
         math.comb(passed, x) * math.comb(n - passed, n_b - x) for x in range(fewest, passed_b + 1)
     )
     return ways / math.comb(n, n_b)
+
+
+def losses_differ(lost_a: int, n_a: int, lost_b: int, n_b: int, alpha: float = 0.1) -> bool:
+    """Whether two arms lost different shares of their trials: Fisher's exact test, two-sided.
+
+    Its level is high on purpose: equality is what has to be plausible. Of many trials the test of
+    two proportions takes its place, which is the same there.
+    """
+    if not n_a or not n_b or not lost_a + lost_b:
+        return False
+    if n_a + n_b > _MOST_EXACT:
+        share = (lost_a + lost_b) / (n_a + n_b)
+        se = math.sqrt(share * (1.0 - share) * (1.0 / n_a + 1.0 / n_b))
+        return abs(lost_a / n_a - lost_b / n_b) > normal_quantile(1.0 - 0.5 * alpha) * se
+    down = chance_of_drop(lost_a, n_a, lost_b, n_b)
+    return min(down, chance_of_drop(lost_b, n_b, lost_a, n_a)) <= 0.5 * alpha
+
+
+_MOST_EXACT = 5000
 
 
 def smallest_p(n_prompts: int) -> float:

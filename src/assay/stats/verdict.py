@@ -5,9 +5,11 @@ from typing import Literal
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from assay.records.text import counted_noun
 from assay.stats.distributions import normal_quantile, two_sided_t
+from assay.stats.noise import total_df, total_variance
 from assay.stats.paired import Extremes, PairedDifference, compare_rates
 from assay.stats.planning import Difficulty, PairedSpread, prompts_needed, prompts_to_decide
 from assay.stats.rates import Interval
@@ -28,6 +30,10 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel"):
     code: VerdictCode
     words: str
     n_more_prompts: int | None = None
+    interval: Interval | UnsetType = UNSET
+    """Of "same": what lies within the margin, where that is not the interval of the difference."""
+    n_unmeasured: int | UnsetType = UNSET
+    """Trials that were not measured and could turn what the others show."""
 
 
 def judge_difference(
@@ -41,7 +47,8 @@ def judge_difference(
 ) -> Verdict:
     """Judge B against A; pass the Holm-adjusted p when several pairs are judged together.
 
-    extremes are what trials that were not measured leave open.
+    extremes are what trials that were not measured leave open: every verdict must hold whichever
+    way they went.
     """
     require_margin(margin)
     interval, difference = comparison.interval, comparison.difference
@@ -55,20 +62,56 @@ def judge_difference(
     # significant.
     if enough and _is_within(comparison, margin, alpha, extremes):
         tail = "; a difference is shown, but it is smaller than the margin" if significant else ""
+        low, high = margin_limits(comparison, margin, alpha) or (interval.low, interval.high)
+        decided = Interval(low, high, 1.0 - alpha, "held against the margin")
+        size = f"{difference:+.3f} ({clear_range(decided, (-margin, margin))})"
         words = f"{names[1]} is the same as {names[0]} within {margin:g}: {size}{tail}"
-        return Verdict("same", words)
-    if significant and interval.low > 0.0:
-        return Verdict("better", f"{names[1]} is better than {names[0]}: {size}")
-    if significant and interval.high < 0.0:
-        return Verdict("worse", f"{names[1]} is worse than {names[0]}: {size}")
+        return Verdict("same", words, interval=decided)
+    if significant and (interval.low > 0.0 or interval.high < 0.0):
+        code: VerdictCode = "better" if interval.low > 0.0 else "worse"
+        words = f"{names[1]} is {code} than {names[0]}: {size}"
+        if extremes is not None and not _is_certain(code, extremes):
+            n = extremes.n_not_measured
+            told = f"not decided: {could_turn(n, words)}"
+            return Verdict("not-enough-data", told, n_unmeasured=n)
+        return Verdict(code, words)
     return _undecided(comparison, margin, alpha, p_value)
+
+
+def clear_range(interval: Interval, lines: tuple[float, ...], digits: int = 3) -> str:
+    """Write an interval with so many digits that no limit seems to lie on one of these lines."""
+    limits = (interval.low, interval.high)
+    while digits < _MOST_DIGITS and any(
+        limit != line and round(limit, digits) == round(line, digits)
+        for limit in limits
+        for line in lines
+    ):
+        digits += 1
+    return f"{interval.low:+.{digits}f} to {interval.high:+.{digits}f}"
+
+
+_MOST_DIGITS = 6
+
+
+def could_turn(n_unmeasured: int, words: str) -> str:
+    """Say that what was measured shows something, but what was not could turn it."""
+    unmeasured = counted_noun(n_unmeasured, "unmeasured trial")
+    return f"{unmeasured} could turn it (without them, {words})"
+
+
+def _is_certain(code: VerdictCode, extremes: Extremes) -> bool:
+    """Whether better or worse holds if all that was not measured had gone the other way."""
+    case = extremes.worst if code == "better" else extremes.best
+    if case.interval is None:
+        return False
+    return case.interval.low > 0.0 if code == "better" else case.interval.high < 0.0
 
 
 def _is_within(
     comparison: PairedDifference, margin: float, alpha: float, extremes: Extremes | None
 ) -> bool:
     """Whether the limits lie within the margin, also if what was not measured went one way."""
-    for case in (comparison, *(extremes or ())):
+    for case in (comparison, *(extremes or ())[:2]):
         limits = margin_limits(case, margin, alpha)
         if limits is None or not -margin < limits[0] <= limits[1] < margin:
             return False
@@ -91,10 +134,10 @@ def margin_limits(
     """
     if comparison.difference is None or comparison.variance is None or comparison.n_units < 2:
         return None
-    n = comparison.n_units
+    n, noise = comparison.n_units, comparison.noise or ()
     variance = max(comparison.variance, margin * (1.0 - margin))
-    t = two_sided_t(1.0 - alpha, n - 1)
-    reach = t * math.sqrt(variance / n)
+    t = two_sided_t(1.0 - alpha, total_df(variance / n, n - 1, noise))
+    reach = t * math.sqrt(total_variance(variance / n, noise))
     skewed = (comparison.skew or 0.0) * (1.0 + 2.0 * t * t) / (6.0 * variance * n)
     low, high = comparison.difference - reach, comparison.difference + reach
     return low + min(0.0, skewed), high + max(0.0, skewed)
@@ -111,6 +154,8 @@ def _undecided(
     comparison: PairedDifference, margin: float, alpha: float, p_value: float | None
 ) -> Verdict:
     n = comparison.n_prompts
+    if not comparison.wins + comparison.losses:
+        return _nothing_differs(comparison, margin, alpha)
     needed = prompts_to_decide(
         comparison.difference or 0.0, comparison.variance or 0.0, margin, alpha=alpha
     )
@@ -127,6 +172,18 @@ def _undecided(
         return Verdict("not-enough-data", words)
     more = f"{n_more} more clusters" if clustered else f"{n_more} more"
     words = f"{words}; about {more} would decide it if it stays as seen"
+    return Verdict("not-enough-data", words, n_more)
+
+
+def _nothing_differs(comparison: PairedDifference, margin: float, alpha: float) -> Verdict:
+    """Say what it takes to show that nothing differs: more prompts, if they go on to agree."""
+    n = comparison.n_units
+    needed = prompts_to_decide(0.0, 0.0, margin, alpha=alpha) if margin else None
+    words = f"not enough data: none of {counted_noun(comparison.n_prompts, 'prompt')} differs"
+    if needed is None or needed - n > _MOST_MORE_PROMPTS:
+        return Verdict("not-enough-data", f"{words}, which shows no difference and rules none out")
+    n_more = max(needed - n, 1 + n // 10)
+    words += f"; to show that it stays below {margin:g} takes about {n_more} more like these"
     return Verdict("not-enough-data", words, n_more)
 
 
@@ -186,9 +243,21 @@ def judge_gate(
         worst = extremes.worst if extremes is not None else None
         if worst is not None and (limits := margin_limits(worst, margin, alpha / n_judged)):
             worst = worst if limits[0] <= -margin else None
-        return _judge_regression(interval, low, margin, worst, significant=p_value <= alpha)
-    better = judge_difference(comparison, margin=margin, alpha=alpha, adjusted_p=p_value)
-    return _judge_not_better(interval, margin, better=better.code == "better")
+        result = _judge_regression(interval, low, margin, worst, significant=p_value <= alpha)
+    else:
+        better = judge_difference(
+            comparison, margin=margin, alpha=alpha, adjusted_p=p_value, extremes=extremes
+        )
+        if better.n_unmeasured is not UNSET:
+            return GateResult(gate, "cannot-judge", better.words)
+        result = _judge_not_better(interval, margin, better=better.code == "better")
+    if result.outcome == "fail" and extremes is not None:
+        # A fail must hold in the best case, too.
+        best, line = extremes.best.interval, -margin if gate == "regression" else margin
+        if best is None or best.high >= line:
+            words = could_turn(extremes.n_not_measured, result.words)
+            return GateResult(gate, "cannot-judge", words)
+    return result
 
 
 def _judge_regression(

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from assay import plugins
 from assay.compare.columns import (
     ROW,
     TRIAL,
@@ -29,7 +30,7 @@ from assay.records.rows import UNREADABLE, line_blocks
 from assay.records.trial.files import Kind, kind_of
 
 _BLOCK = 1024 * 1024
-_VERSION = 6  # of the layout on disk; an index of another version is made again
+_VERSION = 7  # of the layout on disk; an index of another version is made again
 _SAMPLE = 4096
 _HEAD = 160
 _MOST_BAD = 20
@@ -63,6 +64,7 @@ class Index:
     """The rows and trials of one file. Call refresh to see what was added since."""
 
     def __init__(self, path: Path, by: str = "category", *, keep: bool = True) -> None:
+        plugins.check_output(path)
         self.path = path
         self._by = by
         self._temporary: tempfile.TemporaryDirectory[str] | None = None

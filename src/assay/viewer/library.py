@@ -258,7 +258,8 @@ class Leaderboard:
                     self._thread = None
                     return
                 path = self._waiting[0]
-            with contextlib.suppress(OSError, ValueError):  # gone, or not a run after all
+            # Gone, not a run after all, or not as it was recorded.
+            with contextlib.suppress(OSError, ValueError, InputError):
                 self._read(path)
                 self._on_news()
             with self._lock:

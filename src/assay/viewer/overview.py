@@ -11,7 +11,7 @@ import numpy as np
 from assay import __version__
 from assay.compare.columns import Floats
 from assay.compare.report import CompareOptions, compare
-from assay.stats.means import estimate_mean
+from assay.stats.means import N_RESAMPLES, estimate_mean
 from assay.viewer.index import Index
 from assay.viewer.prompts import Prompts
 
@@ -69,7 +69,9 @@ def _group(shown: list[OpenRun], options: CompareOptions) -> dict[str, Any]:
     return {
         "kind": shown[0].index.kind,
         "sections": comparison.sections,
-        "charts": charts(labels, indexes, Prompts(indexes), options.seed),
+        "charts": charts(
+            labels, indexes, Prompts(indexes), options.seed, options.n_resamples or N_RESAMPLES
+        ),
     }
 
 
@@ -81,7 +83,11 @@ _DAY_MS = 86_400_000.0
 
 
 def charts(
-    labels: Sequence[str], indexes: Sequence[Index], prompts: Prompts, seed: int
+    labels: Sequence[str],
+    indexes: Sequence[Index],
+    prompts: Prompts,
+    seed: int,
+    n_resamples: int = N_RESAMPLES,
 ) -> dict[str, Any]:
     """Return the data of all charts that show single trials, small enough to send."""
     named = list(zip(labels, indexes, strict=True))
@@ -94,7 +100,7 @@ def charts(
             for label, index in named
         },
         "cost": {
-            label: _cost(index, prompts.means("cost_usd")[:, run], seed)
+            label: _cost(index, prompts.means("cost_usd")[:, run], seed, n_resamples)
             for run, (label, index) in enumerate(named)
         },
         "differences": _differences(labels, indexes, prompts),
@@ -118,13 +124,14 @@ def _latency(labels: Sequence[str], indexes: Sequence[Index]) -> dict[str, Any]:
     return {"edges": edges.tolist(), "runs": runs}
 
 
-def _cost(index: Index, per_prompt: Floats, seed: int) -> dict[str, Any] | None:
+def _cost(index: Index, per_prompt: Floats, seed: int, n_resamples: int) -> dict[str, Any] | None:
     """Return the mean cost of a trial with its interval, and of how many trials it is known."""
     costs = index.columns.trials["cost_usd"]
     n_known = int((~np.isnan(costs)).sum())
     if not n_known:
         return None
-    estimate = estimate_mean(per_prompt[~np.isnan(per_prompt)], seed=seed)
+    known = per_prompt[~np.isnan(per_prompt)]
+    estimate = estimate_mean(known, seed=seed, n_resamples=n_resamples)
     ends = estimate.interval
     return {
         "mean": estimate.mean,

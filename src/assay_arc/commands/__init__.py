@@ -25,7 +25,7 @@ COMMANDS = {
     "compare": ("[RUN...] [--all]", "Compare runs, also of different harnesses."),
     "report": ("[RUN|latest] [--format F]", "Report on one run."),
     "replay": ("RUN GAME", "Watch a game of a run again."),
-    "verify": ("RUN", "Verify a run by replaying its logs in the engine."),
+    "verify": ("[RUN...]", "Verify a run by replaying its logs in the engine."),
     "rescore": ("[RUN] [--formula F]", "Score a stored run again with any formula."),
 }
 """Syntax and purpose: the table that `assay arc` shows."""
@@ -57,8 +57,9 @@ class ArcGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Refuse an unknown sub-command, naming the one that was probably meant."""
+        """Refuse an unknown sub-command: with the table, and the one that was probably meant."""
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            click.echo(f"{table()}\n", err=True)
             refuse_command(ctx, "sub-command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)
 

@@ -90,6 +90,12 @@ def _listing(place: Place, prefix: str, tag: str | None) -> None:
     chosen = [info for info in found.games if info.game_id.startswith(prefix)]
     if tag is not None:
         chosen = [info for info in chosen if info in tagged(found.games, tag)]
+    if not chosen:
+        asked = [f"--filter {prefix}"] if prefix else []
+        asked += [f"--tag {tag}"] if tag is not None else []
+        names = ", ".join(info.game_id for info in found.games[:10])
+        msg = f"No game matches {' and '.join(asked)}."
+        raise GameProblem(msg, hint=f"there are: {names}")
     levels = count_levels(chosen, place.store)
     past, unread = past_of_games(place.store)
     rows = []

@@ -12,8 +12,9 @@ from assay.cli.help import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay_arc import StoreProblem
+from assay_arc.cards import read_card
 from assay_arc.commands.shared import StoreOptions, show_markdown, store_options
-from assay_arc.comparison import ComparedRun, compare_runs
+from assay_arc.comparison import ComparedRun, LeftOut, compare_runs, with_shared_games
 from assay_arc.comparison_report import comparison_markdown
 from assay_arc.store import Store, StoredRun, write_json
 
@@ -42,7 +43,9 @@ class CompareOptions(StoreOptions, frozen=True, kw_only=True):
     ),
 )
 @click.argument("runs", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Compare the latest run of each harness.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Compare the latest measured run of each harness."
+)
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0, max=99),
@@ -76,17 +79,24 @@ def command(runs: Sequence[str], **given: Any) -> None:
     if not options.everything and len(runs) == 1:
         msg = "Give at least 2 runs: assay arc compare RUN1 RUN2."
         raise click.UsageError(msg)
-    chosen = [store.find(name) for name in runs] or _choose(store, everything=options.everything)
-    if len(chosen) < 2:
+    left_out: list[LeftOut] = []
+    if options.everything:
+        entries, left_out = _newest_of_each(store)
+    else:
+        chosen = [store.find(name) for name in runs] or store.completed()[-2:]
+        entries = _read(chosen) if len(chosen) > 1 else []
+    if len(entries) < 2:
+        for one in left_out:
+            click.echo(f"Left out: {one.name}: {one.reason}", err=True)
         click.echo(HELP, err=True)
         raise click.exceptions.Exit(1)
-    entries = _read(chosen)
     compared = compare_runs(
         entries,
         str(uuid.uuid4()),
         datetime.now(UTC).isoformat(),
         tolerance=options.tolerance,
         rank_all=options.allow_unverified,
+        left_out=left_out,
     )
     write_json(store.root / "comparisons" / f"{compared.comparison_id}.json", compared)
     if options.form == "json":
@@ -98,15 +108,31 @@ def command(runs: Sequence[str], **given: Any) -> None:
         raise StoreProblem(msg, hint="play the same games: assay arc run AGENT --games LIST")
 
 
-def _choose(store: Store, *, everything: bool) -> list[StoredRun]:
-    """The latest run of each harness; without --all the latest two runs of any."""
-    completed = store.completed()
-    if not everything:
-        return completed[-2:]
-    latest: dict[tuple[bool, str], StoredRun] = {}
-    for run in completed:  # oldest first, so the latest one remains
-        latest[run.imported, run.meta.harness] = run
-    return [latest[key] for key in sorted(latest)]
+def _newest_of_each(store: Store) -> tuple[list[ComparedRun], list[LeftOut]]:
+    """The newest run of each harness in which something was measured; and who was left out."""
+    newest: dict[tuple[bool, str], ComparedRun] = {}
+    left_out: list[LeftOut] = []
+    for run in reversed(store.completed()):
+        key = (run.imported, run.meta.harness)
+        if key in newest:
+            continue
+        try:
+            entry = ComparedRun(run=run, card=read_card(run))
+            reason = _nothing_measured(entry)
+        except StoreProblem as problem:
+            reason = problem.message
+        if reason:
+            left_out.append(LeftOut(run_id=run.meta.run_id, name=run.label, reason=reason))
+        else:
+            newest[key] = entry
+    entries, unshared = with_shared_games([newest[key] for key in sorted(newest)])
+    return entries, left_out + unshared
+
+
+def _nothing_measured(entry: ComparedRun) -> str | None:
+    if entry.card.games:
+        return None
+    return f"nothing in it was measured: {next(iter(entry.lost.values()), 'no game was played')}"
 
 
 def _read(runs: Sequence[StoredRun]) -> list[ComparedRun]:
@@ -114,7 +140,7 @@ def _read(runs: Sequence[StoredRun]) -> list[ComparedRun]:
     entries = []
     for run in {run.meta.run_id: run for run in runs}.values():
         try:
-            entries.append(ComparedRun(run=run, card=run.card()))
+            entries.append(ComparedRun(run=run, card=read_card(run)))
         except StoreProblem as problem:
             click.echo(f"WARNING: {problem.message}; the run is left out", err=True)
     if len(entries) < 2:

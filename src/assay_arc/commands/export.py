@@ -11,7 +11,7 @@ from assay.cli.options import with_options
 from assay.cli.parameters import help_option, overwrite_option
 from assay.errors import OutputError
 from assay_arc import StoreProblem
-from assay_arc.cards import find_log
+from assay_arc.cards import intact_log, read_card
 from assay_arc.commands.shared import StoreOptions, store_options
 from assay_arc.log import read_log
 from assay_arc.recordings import recording_guid, recording_lines, recording_name
@@ -73,7 +73,7 @@ def command(kind: str, run: str, **given: Any) -> None:
 
 
 def _chosen(stored: StoredRun, games: tuple[str, ...]) -> list[TrialRow]:
-    card = stored.card()
+    card = read_card(stored)
     names = [name for word in games for name in word.replace(",", " ").split()]
     if games and not names:
         msg = "--games names no game."
@@ -91,7 +91,7 @@ def _chosen(stored: StoredRun, games: tuple[str, ...]) -> list[TrialRow]:
 
 
 def _recording(stored: StoredRun, trial: TrialRow) -> tuple[str, bytes]:
-    path = find_log(stored.folder, str(trial.log))
+    path = intact_log(stored, str(trial.log))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     log = read_log(path)
     data = b"".join(recording_lines(log, recording_guid(digest)))

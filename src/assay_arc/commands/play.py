@@ -27,7 +27,7 @@ from assay_arc.observe import grid_frame
 from assay_arc.scoring import derive_result, score_game
 from assay_arc.world import open_world
 
-HELP = "arrow keys: 1-4, space: 5, mouse click: 6, u: 7, or the digits; r: reset, q: quit"
+HELP = "arrows: 1-4, space: 5, click: 6, u: 7, or the digits; r: reset, q: quit"
 
 
 class PlayOptions(PlaceOptions, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ def command(game: str, **given: Any) -> None:
         f"stopped: {result.stop_reason.replace('_', ' ')}; "
         f"{percent or f'{score.score_percent:.1f} / 100'}"
     )
-    click.echo(f"Log: {log}")
+    click.echo(f"Log: {os.path.relpath(log)}")
 
 
 def _play(game: GameConnection) -> None:
@@ -106,7 +106,8 @@ def _show(reply: dict[str, Any], screen: Screen | None) -> None:
     text = reply["text"].splitlines()
     head = [line for line in text if not line.startswith(("changed", "y", "grid", "colours"))]
     frame = grid_frame(reply["grid"]) if "grid" in reply else None
-    screen.draw(frame, below=[*head[:4], HELP])
+    # With the two lines at the end, all of it stays in a window of 80 x 24.
+    screen.draw(frame, below=[*head[:3], HELP])
 
 
 def _lines() -> Iterator[dict[str, Any]]:

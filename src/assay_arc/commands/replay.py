@@ -1,6 +1,7 @@
 """assay arc replay: watch a game of a run again."""
 
 import sys
+import textwrap
 import time
 from typing import Any
 
@@ -10,13 +11,15 @@ from assay.cli.help import examples
 from assay.cli.options import with_options
 from assay.cli.output import echo_raw
 from assay.cli.parameters import help_option
-from assay.records.text import counted_noun
+from assay.records.text import counted_noun, visible
 from assay_arc import StoreProblem
+from assay_arc.cards import intact_log, read_card
 from assay_arc.commands.shared import Screen, StoreOptions, store_options
 from assay_arc.log import Event, read_log, unpack_frames
 from assay_arc.observe import change_text, grid_text
 from assay_arc.report import missing_game
 from assay_arc.store import GameRow, StoredRun, TrialRow
+from assay_arc.stuck import read_effort, thoughts_before
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
@@ -77,13 +80,14 @@ def command(run: str, game: str, **given: Any) -> None:
     if trial.log is None:
         msg = f"{row.id} of run {stored.meta.run_id} has no log: it was imported without one"
         raise StoreProblem(msg, hint="only games with a log can be replayed")
-    log = read_log(stored.folder / trial.log)
+    log = read_log(intact_log(stored, trial.log))
     events = [event for event in log.events if event.answer is not None]
     title = f"{row.id}, {stored.label}, trial {trial.trial}"
+    thoughts = thoughts_before(log, events, read_effort(stored, trial.log))
     if options.text or not sys.stdout.isatty():
-        _print_changes(title, events, options.first)
+        _print_changes(title, events, thoughts, options.first)
     else:
-        _animate(title, events, options.first, 1 / options.fps)
+        _animate(title, events, thoughts, options.first, 1 / options.fps)
     click.echo(
         f"{trial.levels_completed}/{trial.total_levels} levels, "
         f"{counted_noun(trial.actions, 'action')}, "
@@ -92,7 +96,7 @@ def command(run: str, game: str, **given: Any) -> None:
 
 
 def _find(stored: StoredRun, game: str, number: int) -> tuple[GameRow, TrialRow]:
-    card = stored.card()
+    card = read_card(stored)
     found = [row for row in card.games if row.id == game or row.id.split("-")[0] == game]
     if not found:
         raise missing_game(stored, card, game)
@@ -103,7 +107,13 @@ def _find(stored: StoredRun, game: str, number: int) -> tuple[GameRow, TrialRow]
     raise StoreProblem(msg, hint=f"it has {len(found[0].trials)}")
 
 
-def _animate(title: str, events: list[Event], first: int, pause_s: float) -> None:
+type Thoughts = list[list[str]]
+"""What the agent told itself before each action, and after the last."""
+
+
+def _animate(
+    title: str, events: list[Event], thoughts: Thoughts, first: int, pause_s: float
+) -> None:
     screen = Screen()
     echo_raw(HIDE, nl=False)
     try:
@@ -111,13 +121,18 @@ def _animate(title: str, events: list[Event], first: int, pause_s: float) -> Non
             if number < first or event.answer is None:
                 continue
             for frame in unpack_frames(event.answer.frames):
-                screen.draw(frame, above=[title, _line(number, event)])
+                above = [title, _line(number, event), *_shorter(thoughts[number][-1:])]
+                screen.draw(frame, above=above)
                 time.sleep(pause_s)
     finally:
         echo_raw(SHOW, nl=False)
 
 
-def _print_changes(title: str, events: list[Event], first: int) -> None:
+def _shorter(texts: list[str]) -> list[str]:
+    return [textwrap.shorten(text, 150, placeholder=" ...") for text in texts]
+
+
+def _print_changes(title: str, events: list[Event], thoughts: Thoughts, first: int) -> None:
     click.echo(title)
     before, level = None, -1
     for number, event in enumerate(events):
@@ -125,12 +140,16 @@ def _print_changes(title: str, events: list[Event], first: int) -> None:
             continue
         frame = unpack_frames(event.answer.frames)[-1]
         if number >= first:
+            for text in thoughts[number]:
+                click.echo(f"\nThought: {visible(text)}")
             click.echo(f"\n{_line(number, event)}")
             if before is None or event.answer.levels_completed != level:
                 click.echo(grid_text(frame))
             else:
                 click.echo(change_text(before, frame))
         before, level = frame, event.answer.levels_completed
+    for text in thoughts[-1]:
+        click.echo(f"\nThought: {visible(text)}")
 
 
 def _line(number: int, event: Event) -> str:

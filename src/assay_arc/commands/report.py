@@ -8,6 +8,7 @@ import msgspec
 from assay.cli.help import examples
 from assay.cli.options import with_options
 from assay.cli.parameters import help_option
+from assay_arc.cards import read_card
 from assay_arc.commands.shared import show_markdown, store_options
 from assay_arc.report import report_json, report_markdown, report_page, report_summary
 from assay_arc.store import Store, write_bytes
@@ -38,7 +39,7 @@ def command(run: str, form: str | None, root: Path, debug: bool) -> None:
     """
     store = Store(root.absolute())
     stored = store.find(run)
-    card = stored.card()
+    card = read_card(stored)
     for other in store.unfinished()[-1:]:
         of = "This run" if other.meta.run_id == stored.meta.run_id else f"Run {other.label}"
         click.echo(f"{of} is unfinished. Continue it with: {other.resume_command}", err=True)

@@ -10,10 +10,19 @@ from assay.cli.options import with_options
 from assay.cli.parameters import help_option
 from assay.report.markdown import table
 from assay.report.text import number
-from assay_arc.cards import build_card, derive_played, write_scores
+from assay_arc.cards import (
+    DERIVED,
+    build_card,
+    check_sealed,
+    derive_played,
+    score_card,
+    seal_run,
+    write_card,
+)
 from assay_arc.commands.shared import store_options
 from assay_arc.report import remark
 from assay_arc.scoring import FORMULAS, OFFICIAL
+from assay_arc.seal import digests
 from assay_arc.store import Scorecard, Store
 
 
@@ -52,13 +61,16 @@ def command(
             f"Continue it with: {stored.resume_command}",
             err=True,
         )
-    played, _ = derive_played(stored.folder, stored.meta)
+    check_sealed(stored)
+    played, lost = derive_played(stored.folder, stored.meta, sealed=stored.seal is not None)
     wanted = list(FORMULAS) if not formulas or "all" in formulas else list(dict.fromkeys(formulas))
     cards = {formula: build_card(stored.meta.run_id, played, formula) for formula in wanted}
     if write:
         # The files name one formula: the one asked for, else the official one.
         formula, meta = wanted[0] if len(wanted) == 1 else OFFICIAL, stored.meta
-        write_scores(stored.folder, meta.run_id, played, formula, spent=meta)
+        write_card(stored.folder, score_card(meta, played, formula, not_measured=lost))
+        if stored.seal:
+            seal_run(stored.folder, meta, stored.seal.files | digests(stored.folder, DERIVED))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(_plain(cards)), indent=2).decode())
         return

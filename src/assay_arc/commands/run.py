@@ -1,6 +1,7 @@
 """assay arc run: let agents play games; scores come from the games' logs."""
 
 import os
+import shlex
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -42,7 +43,7 @@ from assay.records.text import counted_noun
 from assay.records.trial import Trial
 from assay_arc import GameProblem, StoreProblem
 from assay_arc.benchmark import run_tools
-from assay_arc.cards import RESULTS
+from assay_arc.cards import RESULTS, check_sealed, seal_run
 from assay_arc.catalog import GameInfo, choose_from, choose_games, list_games
 from assay_arc.commands.shared import Place, need_toolkit, open_place, place_options
 from assay_arc.log import DisplayOptions
@@ -54,10 +55,9 @@ from assay_arc.online import (
     finish_card,
     start_card,
 )
-from assay_arc.report import unmeasured_words
+from assay_arc.report import report_page, tampering_words, unmeasured_words
 from assay_arc.run import DEFAULT_TIMEOUT_MS, ArcRun, PlannedOptions
 from assay_arc.store import (
-    META,
     RECORDED,
     SHORT,
     HarnessConfig,
@@ -66,7 +66,7 @@ from assay_arc.store import (
     Store,
     StoredRun,
     config_hash,
-    write_json,
+    write_bytes,
 )
 from assay_arc.world import NOT_OFFERED
 
@@ -90,6 +90,12 @@ ablation_options: list[Decorator] = [
         "--memory-file/--no-memory-file",
         default=False,
         help="Ask the agent to keep notes in NOTES.md in its folder. Default: --no-memory-file.",
+    ),
+    click.option(
+        "--prompt-file",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        metavar="FILE",
+        help="Tell the agent the text of this file, after the task. Default: the task alone.",
     ),
 ]
 
@@ -128,6 +134,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     grid: bool
     diff: bool
     memory_file: bool
+    prompt_file: Path | None
     online: bool
     api_key_env: str | None
     base_url: str | None
@@ -141,7 +148,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     memory: int | None
     cpus: float | None
     env_names: Sequence[str]
-    retries: int
+    retries: int | None
     max_cost: float | None
     rate: float | None
     executor: str
@@ -251,6 +258,7 @@ def command(agents: Sequence[str], **values: Any) -> None:
         _refuse_changes()
         need_toolkit()
         run = unfinished(Store(options.root.absolute()), options.resume)
+        check_sealed(run)
         _end(_play(run, _as_planned(options, run)))
         return
     _check_ablation(options, agents)
@@ -342,7 +350,7 @@ def _play(stored: StoredRun, options: RunOptions) -> StoredRun:
     progress = _GameProgress(stored, options)
     request = run.request(
         jobs=options.concurrency,
-        retries=options.retries,
+        retries=options.retries or 0,
         max_cost=options.max_cost,
         rate_per_s=options.rate,
         executor=executor_ref(options.executor, options.address),
@@ -441,22 +449,38 @@ def new_run(
             "isolate": options.isolate,
             "env_names": list(options.env_names),
             "concurrency": options.concurrency,
-            "retries": options.retries,
+            "retries": options.retries or 0,
             **{name: value for name, value in confinement.items() if value is not None},
         },
     )
     if online is not None:
         start_card(meta, online, local_machine())
     folder = place.store.runs_dir / run_id
-    write_json(folder / META, meta)
+    seal_run(folder, meta)
     return StoredRun(folder=folder, meta=meta)
 
 
-def _ablation(options: RunOptions) -> dict[str, bool]:
-    """How the game is shown, where that is not the default."""
+def _ablation(options: RunOptions) -> dict[str, Any]:
+    """How the game is shown and what the agent is told, where that is not the default."""
     default = {"image": True, "grid": True, "diff": True, "memory_file": False}
-    chosen = {name: getattr(options, name) for name in default}
-    return {name: value for name, value in chosen.items() if value != default[name]}
+    chosen: dict[str, Any] = {name: getattr(options, name) for name in default}
+    given = {name: value for name, value in chosen.items() if value != default[name]}
+    if options.prompt_file is not None:
+        given["advice"] = read_text(options.prompt_file)
+    return given
+
+
+def read_text(path: Path) -> str:
+    """What the agent is told; refused if it is empty, as nothing would be told."""
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path}: cannot be read: {error}"
+        raise StoreProblem(msg) from error
+    if not text:
+        msg = f"{path}: is empty"
+        raise StoreProblem(msg, hint="write into it what the agent should know, or leave it out")
+    return text
 
 
 def _check_ablation(options: RunOptions, agents: Sequence[str]) -> None:
@@ -509,6 +533,8 @@ def print_result(run: ArcRun, card: Scorecard) -> None:
             )
     for trial_id, why in run.meta.not_measured.items():
         click.echo(f"Game: {trial_id} | not measured: {why}")
+    for words in tampering_words(run.meta):
+        click.echo(f"Game: {words}")
     percent = "-" if card.percent is None else f"{card.percent:.2f}"
     cost = f", ${card.cost_usd:.4f}" if card.cost_usd else ""
     words = (
@@ -524,7 +550,12 @@ def print_result(run: ArcRun, card: Scorecard) -> None:
     score = words if card.games else "no score"
     click.echo(f"{run.meta.harness}: {score}{'; ' + lost if lost else ''}")
     if run.meta.status == "completed" and card.games:
-        click.echo(f"Next: assay arc report {run.meta.run_id[:SHORT]}{run.run.store.option}")
+        option = run.run.store.option
+        page = run.folder / "report.html"
+        write_bytes(page, report_page(run.run, card).encode())
+        click.echo(f"Next: assay arc report {run.meta.run_id[:SHORT]}{option}")
+        click.echo(f"View: assay view {shlex.quote(os.path.relpath(run.folder / RESULTS))}")
+        click.echo(f"Why it is stuck: {page.absolute().as_uri()}")
 
 
 class LevelCount:

@@ -93,7 +93,10 @@ def read_session(path: Path) -> list[dict[str, Any]]:
         records = [json.loads(line) for line in lines]
     except ValueError as error:
         raise CollectError(f"{path}: a line in the middle is damaged: {error}") from error
-    if not records or records[0].get("schema") != "assay-arc-log/1":
+    if not records or not isinstance(records[0], dict):
+        raise CollectError(f"{path}: not a session log of game_driver.py")
+    is_ours = records[0].get("schema") == "assay-arc-log/1"
+    if not is_ours and records[0].get("type") not in ("observation", "action"):
         raise CollectError(f"{path}: not a session log of game_driver.py")
     return records
 
@@ -101,6 +104,8 @@ def read_session(path: Path) -> list[dict[str, Any]]:
 def collect_game(path: Path) -> dict[str, Any]:
     """Make the row of one game from its log."""
     header, *records = read_session(path)
+    if "schema" not in header:
+        return collect_written(path, [header, *records])
     plays: list[Play] = []
     steps = resets = 0
     for record in records:
@@ -125,6 +130,45 @@ def collect_game(path: Path) -> dict[str, Any]:
         "total_resets": resets,
         "levels": best.levels(header["levelCount"]),
         "session": {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()},
+        "plays": len(plays),
+    }
+
+
+def collect_written(path: Path, records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Make the row of a game from lines that the player wrote: {"type", "data"} each.
+
+    What follows from them is a claim: the import marks it as unverified.
+    """
+    sys.stderr.write(f"WARNING: {path}: written by the player, so that nothing can be verified\n")
+    plays: list[Play] = []
+    steps = resets = n_levels = 0
+    command = None
+    for record in records:
+        data = record.get("data") or {}
+        if record.get("type") == "action":
+            command = data.get("command", "step")
+        elif record.get("type") == "observation" and "state" in data:
+            answer = {"state": data["state"], "levelsCompleted": data.get("levels_completed", 0)}
+            n_levels = max(n_levels, data.get("total_levels") or 0, answer["levelsCompleted"])
+            steps += command == "step"
+            resets += command == "reset"
+            if not plays or (
+                command == "reset" and answer["levelsCompleted"] < plays[-1].levels_completed
+            ):
+                plays.append(Play())
+            elif command is not None:
+                plays[-1].actions += 1
+            plays[-1].take(answer)
+            command = None
+    best = max(plays or [Play()], key=lambda play: (play.levels_completed, -play.actions))
+    return {
+        "game_id": path.stem,
+        "state": best.state,
+        "levels_completed": best.levels_completed,
+        "total_levels": n_levels,
+        "total_actions": steps,
+        "total_resets": resets,
+        "levels": best.levels(n_levels),
         "plays": len(plays),
     }
 

@@ -91,7 +91,9 @@ def test_count_tokens_and_probes_use_up_no_step(client) -> None:
         assert one.post("/v1/messages/count_tokens", {"messages": []}).json["input_tokens"] > 0
         assert one.send("HEAD", "/").status == 200
         assert one.send("GET", "/api/hello").status == 200
-        assert one.send("GET", "/v1/models").json["data"][0]["id"] == "scripted-model"
+        listed = one.send("GET", "/v1/models").json["data"][0]
+        kinds = {"object": "model", "type": "model", "created": 0}
+        assert listed == {"id": "scripted-model", **kinds}
         assert one.ask(stream=False).json["content"][0]["text"] == "first"
     assert [r.served for r in model.requests] == [
         "count_tokens", "probe", "probe", "models", "step",

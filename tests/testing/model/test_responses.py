@@ -77,6 +77,31 @@ def test_namespaced_tools_and_paths_without_v1(client) -> None:
     assert (item["namespace"], item["name"]) == ("mcp__demo", "add")
 
 
+def test_tools_that_come_as_an_item_of_the_input(client) -> None:
+    """As Codex sends them for its default model since 0.147."""
+    shell = {"type": "function", "name": "exec_command", "parameters": {}}
+    inner = {"type": "function", "name": "look", "parameters": {}}
+    tools = [shell, {"type": "namespace", "name": "mcp__arc", "tools": [inner]}]
+    items = [{"type": "additional_tools", "tools": tools}, {"role": "user", "content": "hi"}]
+    call = {"tool": "mcp", "server": "arc", "name": "look"}
+    with ScriptedModel({"steps": [{"calls": [call]}]}) as model:
+        got = client(model, "responses").post("/v1/responses", {"input": items})
+    (item,) = got.json["output"]
+    assert (item["namespace"], item["name"]) == ("mcp__arc", "look")
+    assert model.requests[0].tools == ("exec_command", "look")
+
+
+def test_a_script_that_calls_tools_refuses_an_agent_that_offers_none(client) -> None:
+    """Otherwise an agent whose tools are not understood would do nothing, and be measured."""
+    call = {"tool": "shell", "command": "true"}
+    with ScriptedModel({"steps": [{"calls": [call]}]}) as model:
+        got = client(model, "responses").post("/v1/responses", {"input": "hi"})
+    assert got.status == 418
+    assert "offered no tools" in got.text
+    with ScriptedModel({"steps": [{"text": "x"}]}) as model:
+        assert client(model, "responses").post("/v1/responses", {"input": "hi"}).status == 200
+
+
 def test_websocket_upgrade_is_sent_away(client) -> None:
     with ScriptedModel({"steps": [{"text": "x"}]}) as model:
         got = client(model).send("GET", "/v1/responses", upgrade="websocket", connection="Upgrade")

@@ -1,5 +1,6 @@
 """The adapter for Claude Code: `claude -p` with its stream of JSON events."""
 
+import os
 import re
 from functools import reduce
 from pathlib import Path
@@ -9,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from assay.adapters.claude.stream import ClaudeTurn, refusal_ms
+from assay.adapters.files import files_in
 from assay.adapters.prices import with_cost
 from assay.adapters.reading import (
     integer_at,
@@ -22,16 +24,22 @@ from assay.adapters.reading import (
 )
 from assay.adapters.vendor import (
     McpServer,
+    Provider,
     VendorAdapter,
     is_too_long,
     login_file,
     mcp_servers,
+    parse_commented_json,
+    picked,
+    read_settings,
     start_failure,
     status_cause,
     text_cause,
+    users_home,
     vendor_command,
     vendor_reading,
 )
+from assay.errors import InputError
 from assay.plugin import Ask, Command, Reading, Watch
 from assay.records.capture import Cause, Failure, Usage
 from assay.records.recording import Recording, TurnEnd
@@ -53,6 +61,11 @@ _PASSED = (
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
     "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_MODEL",
+    "ANTHROPIC_SMALL_FAST_MODEL",
+    "ANTHROPIC_DEFAULT_OPUS_MODEL",
+    "ANTHROPIC_DEFAULT_SONNET_MODEL",
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL",
     "CLAUDE_CODE_OAUTH_TOKEN",
     "CLAUDE_CODE_MAX_RETRIES",
     "API_TIMEOUT_MS",
@@ -91,12 +104,15 @@ class ClaudeAdapter(VendorAdapter):
         servers = mcp_servers(options, ask)
         argv = [options.program, "-p", "--output-format", "stream-json", "--verbose"]
         argv += ["--forward-subagent-text", "--permission-mode", "bypassPermissions"]
-        if options.model:
-            argv += ["--model", options.model]
+        provider = users_provider() if ask.home else Provider()
+        if model := options.model or provider.model:
+            argv += ["--model", model]
         if options.max_turns:
             argv += ["--max-turns", str(options.max_turns)]
         if ask.home:  # no user settings; those of the workspace are part of the evaluation
             argv += ["--setting-sources", "project", "--strict-mcp-config"]
+            if provider.settings:
+                argv += ["--settings", msgspec.json.encode(provider.settings).decode()]
         if servers:
             argv += ["--mcp-config", _mcp_config(servers)]
         if ask.session_id:
@@ -104,13 +120,14 @@ class ClaudeAdapter(VendorAdapter):
         argv += options.args
         # "--" comes before the prompt because options such as --mcp-config take lists.
         on_stdin = is_too_long(ask.text)
-        return vendor_command(
+        command = vendor_command(
             options,
             servers,
             _PASSED,
-            (("ANTHROPIC_BASE_URL",), _ENDPOINTS),
+            (("ANTHROPIC_BASE_URL",), provider.endpoints or _ENDPOINTS),
             argv=tuple(argv) if on_stdin else (*argv, "--", ask.text),
-            env={**_ENV, **_QUIET} if ask.home else _ENV,
+            env={**_ENV, **_QUIET, **provider.env} if ask.home else _ENV,
+            home_env=("CLAUDE_CONFIG_DIR",),
             stdin=ask.text if on_stdin else None,
             keep=(
                 "~/.claude/projects/*/{session_id}.jsonl",
@@ -118,6 +135,14 @@ class ClaudeAdapter(VendorAdapter):
             ),
             login=login_file(ask, "CLAUDE_CONFIG_DIR", ".claude", ".credentials.json"),
         )
+        helper = str(provider.settings.get("apiKeyHelper") or "")
+        visible = (*command.visible, *files_in(helper.split()))
+        return msgspec.structs.replace(command, visible=visible) if helper else command
+
+    def provider_settings(self) -> dict[str, Any]:
+        found = users_provider()
+        env = {name: value for name, value in found.env.items() if name not in _KEYS}
+        return {**found.settings, **env, **({"model": found.model} if found.model else {})}
 
     def watch(self) -> Watch:
         return ClaudeTurn()
@@ -165,6 +190,35 @@ class ClaudeAdapter(VendorAdapter):
         if answered and init.get("model") not in (None, answered):
             setup["answeredBy"] = answered
         return setup
+
+
+_PROVIDER_ENV = (
+    *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
+    *("ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL"),
+    *("ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL"),
+    *("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_OAUTH_TOKEN"),
+    *("ANTHROPIC_VERTEX_PROJECT_ID", "CLOUD_ML_REGION", "AWS_REGION", "AWS_PROFILE"),
+    "API_TIMEOUT_MS",
+)
+"""What of `env` in the user's settings says which model is asked, and where."""
+_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+
+
+def users_provider() -> Provider:
+    """Return endpoint, model and key of the user's settings.json, whose rest stays behind."""
+    folder = Path(os.environ.get("CLAUDE_CONFIG_DIR") or users_home() / ".claude")
+    try:
+        settings = parse_commented_json(read_settings(folder / "settings.json") or "{}", "settings")
+    except InputError:  # Claude Code itself goes on without them
+        return Provider()
+    env = {n: str(v) for n, v in picked(settings.get("env"), _PROVIDER_ENV).items()}
+    url, model = env.get("ANTHROPIC_BASE_URL"), settings.get("model")
+    return Provider(
+        settings=picked(settings, ("apiKeyHelper",)),
+        env=env,
+        endpoints=(url,) if url else (),
+        model=model if isinstance(model, str) else None,
+    )
 
 
 def _objects(listed: Any) -> list[dict[str, Any]] | None:

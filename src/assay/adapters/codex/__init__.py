@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,18 @@ from assay.adapters.reading import (
 )
 from assay.adapters.vendor import (
     McpServer,
+    Provider,
     VendorAdapter,
     VendorOptions,
     is_too_long,
     login_file,
     mcp_servers,
+    picked,
+    read_settings,
     start_failure,
     status_cause,
     text_cause,
+    users_home,
     vendor_command,
     vendor_reading,
 )
@@ -56,6 +61,9 @@ class CodexAdapter(VendorAdapter):
     def command(self, ask: Ask) -> Command:
         """Start Codex for one turn."""
         return codex_command(self._options, ask)
+
+    def provider_settings(self) -> dict[str, Any]:
+        return users_provider().settings
 
     def watch(self) -> Watch:
         return CodexTurn(max_turns=self._options.max_turns)
@@ -220,14 +228,15 @@ def codex_command(options: VendorOptions, ask: Ask) -> Command:
     # As an argument, the prompt "-" would mean "read stdin".
     on_stdin = is_too_long(ask.text) or ask.text == "-"
     argv += ["-"] if on_stdin else ["--", ask.text]
-    env, files, keep = _home(ask)
+    provider = users_provider() if ask.home is not None else Provider()
+    env, files, keep = _home(ask, provider)
     if servers:
         env = {**env, "RUST_LOG": _LOG}
     return vendor_command(
         options,
         servers,
-        _KEYS,
-        (("OPENAI_BASE_URL",), _ENDPOINTS),
+        (*_KEYS, *provider.pass_env),
+        (("OPENAI_BASE_URL",), provider.endpoints or _ENDPOINTS),
         argv=tuple(argv),
         env=env,
         stdin=ask.text if on_stdin else None,
@@ -256,16 +265,59 @@ def native_program(name: str) -> str:
     return name
 
 
-def _home(ask: Ask) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
+_PROVIDER = (
+    *("name", "base_url", "env_key", "env_http_headers", "wire_api", "query_params"),
+    *("requires_openai_auth", "request_max_retries", "stream_max_retries"),
+    "stream_idle_timeout_ms",
+)
+"""What an agent in another HOME gets of its provider's settings; no headers, which may be keys."""
+_TOKEN = "ASSAY_CODEX_API_KEY"
+
+
+def users_provider() -> Provider:
+    """Return the provider and the model that the user's config.toml chooses."""
+    folder = Path(os.environ.get("CODEX_HOME") or users_home() / ".codex")
+    try:
+        config = tomllib.loads(read_settings(folder / "config.toml"))
+    except (tomllib.TOMLDecodeError, RecursionError):  # Codex itself would refuse it
+        return Provider()
+    profile = value_at(config, "profiles", str(config.get("profile")))
+    chosen = picked(config, ("model", "model_provider", "openai_base_url"))
+    chosen |= picked(profile, ("model", "model_provider"))
+    name = chosen.get("model_provider")
+    table = value_at(config, "model_providers", str(name))
+    own, env = picked(table, _PROVIDER), {}
+    if isinstance(table, dict) and isinstance(token := table.get("experimental_bearer_token"), str):
+        own["env_key"], env = _TOKEN, {_TOKEN: token}
+    settings = chosen | ({"model_providers": {name: own}} if own else {})
+    headers = own.get("env_http_headers")
+    names = [own.get("env_key"), *(headers.values() if isinstance(headers, dict) else ())]
+    urls = [own.get("base_url"), chosen.get("openai_base_url")]
+    return Provider(
+        settings=settings,
+        env=env,
+        pass_env=tuple(one for one in names if isinstance(one, str) and one not in env),
+        endpoints=tuple(url for url in urls if isinstance(url, str)),
+        model=chosen.get("model") if isinstance(chosen.get("model"), str) else None,
+    )
+
+
+def _config(provider: Provider) -> str:
+    """Return the settings of an isolated agent, in which its provider is the user's."""
+    pairs = (f"{_toml(name)} = {_toml(value)}\n" for name, value in provider.settings.items())
+    return "".join(pairs) + _CONFIG
+
+
+def _home(ask: Ask, provider: Provider) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
     """Return environment, files to write and files to keep, for an isolated or the user's home."""
     if ask.home is not None:
         home = f"{ask.home}/.codex"
-        env = {"CODEX_HOME": home}
+        env = {"CODEX_HOME": home, **provider.env}
         key = os.environ.get("OPENAI_API_KEY")
         if key and "CODEX_API_KEY" not in os.environ:
             env["CODEX_API_KEY"] = key  # without a login Codex looks at this name only
         keep = ("~/.codex/sessions/**/rollout-*.jsonl",)
-        return env, {f"{home}/config.toml": _CONFIG}, keep
+        return env, {f"{home}/config.toml": _config(provider)}, keep
     # In the user's home only the main thread's rollout is kept: file names hold the id of their
     # own thread, so those of sub-agents cannot be told from other sessions.
     place = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")

@@ -21,7 +21,9 @@ from assay.errors import InputError
 from assay.plugin import Adapter, Ask, Command, Reading, Watch
 from assay.records.adapter_schema import AdapterSchema, HistoryTemplate
 from assay.records.capture import AgentInfo, AnyStep, Cause, Failure, Message, Usage
+from assay.records.problems import unknown_fields
 from assay.records.recording import RawLine, Recording
+from assay.records.text import visible_line
 
 _NEEDED_FOR_EVENTS = ("sessionMode", "output", "result")
 _ONLY_FOR_EVENTS = (
@@ -41,6 +43,8 @@ class DeclaredAdapter(Adapter):
         args: tuple[str, ...] = (),
     ) -> None:
         self.schema = parse_schema(schema, source)
+        unknown = unknown_fields(schema, AdapterSchema)
+        self.warnings = [visible_line(f"{source}: {found}") for found in unknown]
         self.name = self.schema.name
         self.timeout_ms = self.schema.timeout
         self.linger_s = self.schema.terminal.grace_ms / 1000
@@ -124,9 +128,9 @@ def parse_schema(schema: Any, source: str) -> AdapterSchema:
         parsed = msgspec.convert(schema, AdapterSchema)
     except msgspec.ValidationError as error:
         msg = f"{source}: {error}"
-        raise InputError(
-            msg, hint="see docs/adapters.md, or: assay schemas AdapterSchema"
-        ) from error
+        unknown = visible_line("; ".join(map(str, unknown_fields(schema, AdapterSchema))))
+        hint = "see docs/adapters.md, or: assay schemas AdapterSchema"
+        raise InputError(msg, hint=f"{unknown}; {hint}" if unknown else hint) from error
     _check_fields(schema, parsed.output_mode, source)
     if parsed.prompt.flag and parsed.prompt.stdin:
         msg = f"{source}: prompt.flag and prompt.stdin cannot be used together"

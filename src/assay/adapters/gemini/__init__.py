@@ -38,12 +38,15 @@ from assay.adapters.vendor import (
     mcp_servers,
     merge_settings,
     parse_commented_json,
+    read_settings,
     start_failure,
     status_cause,
     text_cause,
+    users_home,
     vendor_command,
     vendor_reading,
 )
+from assay.errors import InputError
 from assay.plugin import Ask, Command, Reading, Watch
 from assay.records.capture import AnyStep, Cause, Failure, Usage
 from assay.records.recording import Recording, TurnEnd
@@ -63,6 +66,11 @@ class GeminiAdapter(VendorAdapter):
     def command(self, ask: Ask) -> Command:
         """Start Gemini CLI for one turn, with every permission."""
         return gemini_command(self._options, ask)
+
+    def provider_settings(self) -> dict[str, Any]:
+        keys = {name: value for name, value in _users_keys().items() if name in _BASE_URLS}
+        chosen = _users_choice()
+        return keys | ({"selectedType": chosen} if chosen else {})
 
     def watch(self) -> Watch:
         return GeminiTurn()
@@ -227,14 +235,15 @@ def gemini_command(options: VendorOptions, ask: Ask) -> Command:
             settings = merge_settings(
                 {"security": {"auth": {"selectedType": "gemini-api-key"}}}, settings
             )
+    keys = _users_keys() if ask.home else {}
     chats = f"{'~' if ask.home else home}/.gemini/tmp/*/chats"
     return vendor_command(
         options,
         servers,
         _KEYS,
-        (_BASE_URLS, _ENDPOINTS),
+        (_BASE_URLS, tuple(keys[n] for n in _BASE_URLS if n in keys) or _ENDPOINTS),
         argv=tuple(argv),
-        env={**_ENV, "GEMINI_CLI_HOME": home},
+        env={**_ENV, "GEMINI_CLI_HOME": home, **keys},
         stdin=ask.text if on_stdin else None,
         files={f"{home}/.gemini/settings.json": msgspec.json.encode(settings).decode()},
         links={} if ask.home else _links_to_users_files(home),
@@ -279,9 +288,36 @@ def _auth_type(ask: Ask) -> str:
     """How an isolated agent logs in; by default Gemini CLI takes a base URL for a gateway."""
     if os.environ.get("GOOGLE_GENAI_USE_VERTEXAI") == "true":
         return "vertex-ai"
-    has_login = ask.login and Path.home().joinpath(_LOGIN[0]).exists()
-    has_key = "GEMINI_API_KEY" in os.environ
-    return "oauth-personal" if has_login and not has_key else "gemini-api-key"
+    has_login = ask.login and users_home().joinpath(_LOGIN[0]).exists()
+    has_key = "GEMINI_API_KEY" in {**os.environ, **_users_keys()}
+    chosen = _users_choice()
+    if chosen and {_LOGGED_IN: has_login, _WITH_KEY: has_key}.get(chosen, True):
+        return chosen
+    return _LOGGED_IN if has_login and not has_key else _WITH_KEY
+
+
+_WITH_KEY, _LOGGED_IN = "gemini-api-key", "oauth-personal"
+
+
+def _users_choice() -> str:
+    """Return how the user's settings say that Gemini CLI logs in; empty if they do not."""
+    try:
+        chosen = value_at(_users_settings(), "security", "auth", "selectedType")
+    except InputError:
+        return ""
+    return chosen if isinstance(chosen, str) else ""
+
+
+def _users_keys() -> dict[str, str]:
+    """Return the keys and endpoints of the .env file from which Gemini CLI reads them in a HOME."""
+    users = _users_home()
+    for path in (users / ".gemini" / ".env", users / ".env"):
+        lines = [line.strip().removeprefix("export ") for line in read_settings(path).splitlines()]
+        pairs = (line.partition("=") for line in lines)
+        found = {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
+        if lines:  # only the first of them is read
+            return {n: found[n] for n in _KEYS if found.get(n) and n not in os.environ}
+    return {}
 
 
 def _is_unsafe(text: str) -> bool:

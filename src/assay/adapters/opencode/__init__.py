@@ -1,7 +1,9 @@
 """The adapter for OpenCode: the stream of `opencode run`, and its database for the rest."""
 
+import contextlib
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,19 +14,24 @@ from assay.adapters.prices import with_cost
 from assay.adapters.reading import TrialClock, read_turns, text_at, value_at
 from assay.adapters.vendor import (
     McpServer,
+    Provider,
     VendorAdapter,
     add_usage,
     login_file,
     mcp_servers,
     merge_settings,
     parse_commented_json,
+    picked,
+    read_settings,
     rewrite_variables,
     start_failure,
     status_cause,
     text_cause,
+    users_home,
     vendor_command,
     vendor_reading,
 )
+from assay.errors import InputError
 from assay.plugin import Ask, Command, Reading, Watch
 from assay.records.capture import Cause, Failure
 from assay.records.recording import Recording, TurnEnd
@@ -77,28 +84,34 @@ class OpenCodeAdapter(VendorAdapter):
             argv.append("--pure")
         if ask.session_id:
             argv += ["--session", ask.session_id]
-        config = config_text(servers)
-        files, env = {}, dict(_ENV)
+        files, env, provider = {}, dict(_ENV), Provider()
         if ask.home:
+            provider = users_provider(options.model)
+            config = config_text(servers, msgspec.json.encode(provider.settings).decode())
+            env |= provider.env
             folder = f"{ask.home}/.config/opencode"
             files = {f"{folder}/{name}": text for name, text in _NO_INSTALL.items()}
             files[f"{folder}/opencode.json"] = config
             env |= _QUIET
         elif servers:
             env[_CONFIG_NAME] = config_text(servers, os.environ.get(_CONFIG_NAME) or "{}")
-        endpoint = _ENDPOINTS.get((options.model or "").partition("/")[0])
+        endpoint = _ENDPOINTS.get((options.model or provider.model or "").partition("/")[0])
         return vendor_command(
             options,
             servers,
-            key_names(options.model),
-            ((_CONFIG_NAME,), (endpoint,) if endpoint else ()),
+            (*key_names(options.model or provider.model), *provider.pass_env),
+            ((_CONFIG_NAME,), provider.endpoints or ((endpoint,) if endpoint else ())),
             argv=(*argv, *options.args),
             env=env,
             stdin=ask.text,
             files=files,
+            home_env=_HOME_ENV,
             keep=_KEPT if ask.home else (),  # the user's own database holds all their sessions
             login=login_file(ask, "XDG_DATA_HOME", ".local/share", "opencode/auth.json"),
         )
+
+    def provider_settings(self) -> dict[str, Any]:
+        return users_provider(self._options.model).settings
 
     def watch(self) -> Watch:
         return OpenCodeTurn(max_turns=self._options.max_turns)
@@ -147,7 +160,7 @@ def _failure(turns: list[OpenCodeTurn], recording: Recording, log: OpenCodeLog) 
     """Return the failure of the first failed turn: the next turn may run in spite of it."""
     for number, (turn, recorded) in enumerate(zip(turns, recording.turns, strict=True), 1):
         last = number == len(turns)
-        stderr, known = (recording.stderr, log) if last else ("", OpenCodeLog())
+        stderr, known = (recording.stderr, log) if last else ("", OpenCodeLog(causes=log.causes))
         start_ms = recording.start_ms + recorded.end.start_ms
         failure = failure_of_turn(turn, recorded.end, stderr, known, start_ms)
         if failure is not None:
@@ -191,6 +204,73 @@ def _server(server: McpServer) -> dict[str, Any]:
         "enabled": True,
         "environment": translated(server.env),
     }
+
+
+_HOME_ENV = ("OPENCODE_CONFIG", _CONFIG_NAME, "OPENCODE_CONFIG_DIR", "OPENCODE_DB")
+_CONFIG_FILES = ("config.json", "opencode.json", "opencode.jsonc")
+_REFERENCE = re.compile(r"\{env:([^}]+)\}")
+_PROVIDER = ("npm", "name", "api", "env", "models")
+_OPTIONS = ("baseURL", "apiKey", "timeout", "apiVersion", "resourceName", "region", "project")
+
+
+def users_config() -> dict[str, Any]:
+    """Return the user's settings from all places where OpenCode looks for them, but projects."""
+    home = os.environ.get("XDG_CONFIG_HOME") or str(users_home() / ".config")
+    paths = [Path(home, "opencode", name) for name in _CONFIG_FILES]
+    if file := os.environ.get("OPENCODE_CONFIG"):
+        paths.append(Path(file))
+    if folder := os.environ.get("OPENCODE_CONFIG_DIR"):
+        paths += [Path(folder, name) for name in _CONFIG_FILES]
+    texts = [*map(read_settings, paths), os.environ.get(_CONFIG_NAME) or ""]
+    config: dict[str, Any] = {}
+    for text in filter(None, texts):
+        with contextlib.suppress(InputError):  # OpenCode itself would refuse it
+            config = merge_settings(config, parse_commented_json(text, "opencode.json"))
+    return config
+
+
+def users_provider(model: str | None) -> Provider:
+    """Return the model and the providers of the user's settings; keys go into variables.
+
+    With a model, only the provider of that one and of the small one is kept.
+    """
+    config = users_config()
+    settings = picked(config, ("model", "small_model", "enabled_providers", "disabled_providers"))
+    if model:
+        settings.pop("model", None)
+    chosen = model or settings.get("model")
+    wanted = {str(one).partition("/")[0] for one in (chosen, settings.get("small_model")) if one}
+    tables = config.get("provider")
+    found = Provider(settings=settings, model=chosen if isinstance(chosen, str) else None)
+    for name, table in tables.items() if isinstance(tables, dict) else ():
+        if isinstance(table, dict) and (not chosen or name in wanted):
+            own = _reduced(str(name), table, found)
+            found.settings.setdefault("provider", {})[name] = own
+    return found
+
+
+def _reduced(name: str, table: dict[str, Any], found: Provider) -> dict[str, Any]:
+    """Return what an agent in another HOME needs of a provider; add its variables and addresses."""
+    own = picked(table, _PROVIDER)
+    options = picked(table.get("options"), _OPTIONS)
+    texts = [str(value) for value in options.values()]
+    names = [one for text in texts for one in _REFERENCE.findall(text)]
+    names += [one for one in own.get("env") or () if isinstance(one, str)]
+    key = options.get("apiKey")
+    if isinstance(key, str) and not _REFERENCE.search(key):
+        variable = f"ASSAY_{re.sub('[^A-Za-z0-9]', '_', name).upper()}_API_KEY"
+        found.env[variable] = _file_content(key)
+        options["apiKey"] = f"{{env:{variable}}}"
+    url = _REFERENCE.sub(lambda m: os.environ.get(m[1], ""), str(options.get("baseURL") or ""))
+    found.endpoints += (url,) if url.startswith("http") else ()
+    found.pass_env += tuple(names)
+    return {**own, "options": options} if options else own
+
+
+def _file_content(key: str) -> str:
+    """Return a key that stands in the settings, or in a file that they name as {file:PATH}."""
+    file = re.fullmatch(r"\{file:([^}]+)\}", key)
+    return read_settings(Path(file[1]).expanduser()).strip() if file else key
 
 
 _ENDPOINTS = {
@@ -238,7 +318,7 @@ def failure_of_turn(
         message = f"reached the limit of {turn.n_calls} model calls"
         return Failure(cause=Cause.AGENT_LIMIT, message=message)
     if turn.error is not None:
-        return _of_error(turn.error)
+        return _of_error(turn.error, log)
     if turn.ended or (turn.reason in _REASONS and not end.timed_out):
         return _of_reason(turn)
     # Retries after 5xx and dropped connections leave nothing in the stream.
@@ -264,8 +344,11 @@ def _of_reason(turn: OpenCodeTurn) -> Failure | None:
     return None
 
 
-def _of_error(error: dict[str, Any]) -> Failure:
+def _of_error(error: dict[str, Any], log: OpenCodeLog) -> Failure:
     name, message = str(error.get("name")), _message(error)
+    if cause := log.causes.get(str(value_at(error, "data", "ref"))):
+        # The stream says only that its own server has logged an error.
+        return Failure(cause=text_cause(cause) or Cause.PROVIDER, message=cause[:2000])
     status = value_at(error, "data", "statusCode")
     if name in _NAMES:
         cause = _NAMES[name]

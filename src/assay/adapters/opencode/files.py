@@ -4,10 +4,12 @@ import re
 import sqlite3
 import struct
 import tempfile
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copyfile
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import UNSET
@@ -108,6 +110,9 @@ class OpenCodeLog:
     errors: tuple[tuple[float, str], ...] = ()
     """Time (ms since the epoch) and message."""
     failed_servers: tuple[str, ...] = ()
+    causes: Mapping[str, str] = MappingProxyType({})
+    """What went wrong in OpenCode's own server, by the reference that its error in the stream has:
+    there it says no more than that there was an error."""
 
     def waiting_failure(self, since_ms: float) -> Failure | None:
         """Judge a turn that ended while OpenCode was silently retrying its provider."""
@@ -130,6 +135,7 @@ def read_log(kept: Path | None, stderr: str) -> OpenCodeLog:
     texts = [*(path.read_text("utf-8", "replace") for path in files), stderr]
     errors: list[tuple[float, str]] = []
     failed: dict[str, None] = {}
+    causes: dict[str, str] = {}
     # fromkeys drops the lines that are in both, and keeps their order.
     for line in dict.fromkeys(line.strip() for text in texts for line in text.splitlines()):
         fields = _fields(line) if "level=ERROR" in line or "level=WARN" in line else {}
@@ -140,7 +146,9 @@ def read_log(kept: Path | None, stderr: str) -> OpenCodeLog:
             errors.append((at, fields.get("error.error") or _last_field(fields)))
         elif message == "server unavailable" and "key" in fields:
             failed[fields["key"]] = None
-    return OpenCodeLog(tuple(errors), tuple(failed))
+        elif message == "failed" and "ref" in fields and "error" in fields:
+            causes[fields["ref"]] = fields["error"]
+    return OpenCodeLog(tuple(errors), tuple(failed), causes)
 
 
 def _fields(line: str) -> dict[str, str]:

@@ -33,7 +33,9 @@ ENDED_EARLY = "endedEarly"
 """In the metadata of a trial that was ended because a step had settled it: it is measured."""
 REUSED = "reusedFrom"
 """In the metadata of a trial that an earlier run made: the folder of that run."""
-_OF_TRIAL = ("evidence", ENDED_EARLY, REUSED)
+ORDER_SEED = "orderSeed"
+"""Of a trial of `--until decided`: what the order of the prompts was drawn by."""
+_OF_TRIAL = ("evidence", ENDED_EARLY, REUSED, ORDER_SEED)
 """What metadata says about one trial; the rest is about its prompt."""
 
 

@@ -116,6 +116,12 @@ class MetadataView(msgspec.Struct, rename="camel", frozen=True, gc=False):
     category: Any = None
     trajectory_richness: Any = None
     timed_out: Any = None
+    expected: msgspec.Raw = NO_JSON
+    answer: msgspec.Raw = NO_JSON
+    reference: msgspec.Raw = NO_JSON
+    solution: msgspec.Raw = NO_JSON
+    target: msgspec.Raw = NO_JSON
+    rubric: msgspec.Raw = NO_JSON
 
 
 # Steps of a trajectory, from only counted to shown.
@@ -245,6 +251,7 @@ class GradingView(msgspec.Struct, rename="camel", gc=False):
     hint: str | None = None
     metadata: msgspec.Raw = NO_JSON
     cwd: str | None = None
+    raw: Any = None
     reference: str | None = None
     failure: Failure | None = None
     trajectory: msgspec.Raw = NO_JSON
@@ -327,6 +334,19 @@ class CaptureView(AttemptView, rename="camel", kw_only=True, gc=False):
     metadata: MetadataView = NO_METADATA
     errors: tuple[str, ...] = ()
     score: PartialGradeView = NO_GRADE
+    # Of the prompt: what graders expect, and what it brings along. A struct has one base with
+    # fields, so that they stand here and in TrialsView.
+    hint: msgspec.Raw = NO_JSON
+    expected: msgspec.Raw = NO_JSON
+    answer: msgspec.Raw = NO_JSON
+    reference: msgspec.Raw = NO_JSON
+    solution: msgspec.Raw = NO_JSON
+    target: msgspec.Raw = NO_JSON
+    rubric: msgspec.Raw = NO_JSON
+    expect: msgspec.Raw = NO_JSON
+    graders: msgspec.Raw = NO_JSON
+    files: msgspec.Raw = NO_JSON
+    workspace: msgspec.Raw = NO_JSON
     identity: msgspec.Raw = NO_JSON
 
 
@@ -349,6 +369,17 @@ class TrialsView(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     metadata: MetadataView = NO_METADATA
     pass_at_k: float | None = None
     pass_exp_k: float | None = None
+    hint: msgspec.Raw = NO_JSON
+    expected: msgspec.Raw = NO_JSON
+    answer: msgspec.Raw = NO_JSON
+    reference: msgspec.Raw = NO_JSON
+    solution: msgspec.Raw = NO_JSON
+    target: msgspec.Raw = NO_JSON
+    rubric: msgspec.Raw = NO_JSON
+    expect: msgspec.Raw = NO_JSON
+    graders: msgspec.Raw = NO_JSON
+    files: msgspec.Raw = NO_JSON
+    workspace: msgspec.Raw = NO_JSON
     identity: msgspec.Raw = NO_JSON
     allocation: msgspec.Raw = NO_JSON
 

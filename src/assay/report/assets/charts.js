@@ -27,22 +27,23 @@ export function hueClass(n) {
   return `hue-${n % HUES}`;
 }
 
-/** Each run's value as a dot with its interval as a line. */
-export function intervalChart(title, description, points, show, linkTo) {
+/** Each run's value as a dot with its interval as a line; ends are those of the axis. */
+export function intervalChart(title, description, points, show, linkTo, ends = [0, 1]) {
   const rows = points.filter((point) => isKnown(point.value));
   if (!rows.length) return null;
   const left = 150;
   const height = rows.length * 30 + 34;
-  const x = scale(0, 1, left, WIDTH - 24);
+  const x = scale(...ends, left, WIDTH - 24);
   const dots = rows.map((row, i) => {
     const y = 22 + i * 30;
     const [low, high] = row.interval ?? [row.value, row.value];
+    const mark = dot(x.at(row.value), y, 5.5);
     return svg(
       "g",
       { class: hueClass(row.hue) },
       text(left - 10, y + 4, shorten(row.name), { "text-anchor": "end", class: "name" }),
       line(x.at(low), y, x.at(high), y, "limits"),
-      markLink(linkTo(row.name), `${row.name}: ${show(row.value)}`, dot(x.at(row.value), y, 5.5)),
+      linkTo ? markLink(linkTo(row.name), `${row.name}: ${show(row.value)}`, mark) : mark,
     );
   });
   const values = rows.map((row) => `${row.name} ${show(row.value)}`).join(", ");

@@ -56,6 +56,7 @@ function groupView(source, overview, { sections, charts }) {
     "section",
     {},
     proofView(sections.proof),
+    sections.judge ? sections.judge.verdict.map(judgeView) : null,
     sections.verdict.map((verdict) => verdictView(verdict, sections.verdict.length > 1)),
     changesView(source, overview, pairs),
     healthView(sections.health),
@@ -73,16 +74,36 @@ function groupView(source, overview, { sections, charts }) {
       runs.map((run) => runCard(overview, run, meta.agents[run.name])),
     ),
     pairs.length ? pairTable(pairs) : null,
+    pairs.length ? headToHeadView(meta, sections.headToHead) : null,
+    sections.judge ? reasonsView(sections.judge) : null,
     gamesView(source, overview, sections),
     h("h2", {}, "Pictures"),
     h("div", { class: "pictures" }, allCharts(runs, sections, charts, runNumber(overview))),
-    h("p", { class: "dim" }, `Margin ${meta.margin}, 95 % intervals, seed ${meta.seed}.`),
+    h(
+      "p",
+      { class: "dim" },
+      `Margin ${meta.margin}, 95 % intervals, seed ${meta.seed}. ${meta.intervals} `,
+      `Generated ${meta.generatedAt}.`,
+    ),
   );
 }
 
 /** The number of a run in filters, by its label. */
 function runNumber({ runs }) {
   return (label) => runs.findIndex((run) => run.label === label);
+}
+
+/** Every verdict about an arm so far, oldest first: many looks at chance look like progress. */
+function editsChart(arm, looks) {
+  const points = looks.map(({ ended, difference, low, high, isConfirmation }, n) => ({
+    name: `${n + 1}. ${ended.slice(0, 10)}${isConfirmation ? " confirm" : ""}`,
+    hue: isConfirmation ? 1 : 0,
+    value: difference,
+    interval: isKnown(low) && isKnown(high) ? [low, high] : null,
+  }));
+  const title = `Edits of ${arm} before this one`;
+  const about = "Difference in pass rate against the same control, each with its interval.";
+  return intervalChart(title, about, points, signed, null, [-1, 1]);
 }
 
 function allCharts(runs, sections, charts, numberOf) {
@@ -95,6 +116,7 @@ function allCharts(runs, sections, charts, numberOf) {
       interval: run[interval],
     }));
   return [
+    ...Object.entries(sections.edits ?? {}).map(([arm, { looks }]) => editsChart(arm, looks)),
     intervalChart(
       "Pass rate",
       "With 95 % intervals, clustered by prompt.",
@@ -133,14 +155,72 @@ function proofView(proof) {
   return proof ? proof.words.map((words) => h("p", { class: "proof" }, words)) : null;
 }
 
+const VERDICT_KINDS = {
+  better: "better",
+  confirmed: "better",
+  worse: "worse",
+  same: "same",
+  "not-worse": "not-worse",
+};
+
 /** The verdict; of several, each names its pair. */
 function verdictView({ code, words, healthy, runA, runB }, isOneOfSeveral) {
-  const clear = healthy !== false && ["better", "worse", "same", "not-worse"].includes(code);
-  const kind = clear ? code : "unclear";
+  const clear = healthy !== false && Object.hasOwn(VERDICT_KINDS, code);
+  const kind = clear ? VERDICT_KINDS[code] : "unclear";
   const text = words ?? "Not judged.";
   const named = text.includes(`${runB} against ${runA}`);
   const pair = isOneOfSeveral && !named ? h("b", {}, `${runB} against ${runA}: `) : null;
   return h("p", { class: `verdict ${kind}` }, pair, text);
+}
+
+/** What a judge of the user's own decided. */
+function judgeView({ preferred, words }) {
+  return h("p", { class: `verdict ${preferred === null ? "unclear" : "same"}` }, words);
+}
+
+/** Who wins how many prompts, and by which strategy. */
+function headToHeadView(meta, { pairwise, capability, reliability, overall }) {
+  const measures = pairwise
+    ? [["", pairwise]]
+    : Object.entries({ capability, reliability, overall });
+  const rows = measures.flatMap(([name, pairs]) =>
+    pairs.map(({ runA, runB, aWins, bWins, ties, notMeasured }) => [
+      `${runA} against ${runB}${name && `, ${name}`}`,
+      `${aWins}`,
+      `${bWins}`,
+      `${ties}`,
+      `${notMeasured}`,
+    ]),
+  );
+  return h(
+    "div",
+    { class: "head-to-head" },
+    h("h3", {}, "Head to head"),
+    h("p", { class: "dim" }, `Strategy ${meta.strategyWords}.`),
+    numberTable(["pair", "first wins", "second wins", "ties", "not measured"], rows),
+  );
+}
+
+/** What the judge said of each prompt; of many prompts, the first. */
+function reasonsView({ grader, asked, reasons }) {
+  const some = reasons.length < asked ? ` (${reasons.length} of ${count(asked)} prompts)` : "";
+  return h(
+    "div",
+    { class: "reasons" },
+    h("h3", {}, `What ${grader} said${some}`),
+    h(
+      "ul",
+      {},
+      reasons.map(({ id, winner, reasoning }) =>
+        h(
+          "li",
+          {},
+          h("a", { href: href("prompt", id) }, id),
+          `: ${winner ?? "no winner"}. ${reasoning ?? ""}`,
+        ),
+      ),
+    ),
+  );
 }
 
 function healthView(healthByRun) {
@@ -185,6 +265,8 @@ function runNumbers(sections, charts, name, n) {
     totalCost: performance.costUsd?.total,
     tokens: performance.tokens?.mean,
     latency: performance.latency,
+    completion: (sections.completion ?? sections.reliability)[name],
+    flakiness: sections.flakiness?.[name],
     steps: charts.steps[name],
     measures: sections.measures?.[name] ?? {},
   };
@@ -225,13 +307,15 @@ function headlineMeasure({ measures }) {
 }
 
 function runFacts(run) {
-  const { score, scoreInterval, latency, totalCost, tokens, steps, measures } = run;
+  const { score, scoreInterval, latency, completion, totalCost, tokens, steps, measures } = run;
   const facts = [];
   if (isKnown(score))
     facts.push(["score", `${decimal(score)} (${intervalText(scoreInterval, decimal)})`]);
   if (latency) {
     facts.push(["time", `median ${duration(latency.p50)}, p90 ${duration(latency.p90)}`]);
   }
+  facts.push(["completed", completionText(completion)]);
+  if (run.flakiness) facts.push(["flaky", flakinessText(run.flakiness)]);
   if (isKnown(totalCost)) facts.push(["cost", costText(run)]);
   if (isKnown(tokens)) facts.push(["tokens", `${count(Math.round(tokens))} a trial`]);
   if (isKnown(steps)) facts.push(["steps", `${steps.toFixed(1)} a trial`]);
@@ -239,6 +323,19 @@ function runFacts(run) {
     facts.push([name, `${value.toFixed(name.endsWith(" %") ? 2 : 1)} a trial`]);
   }
   return facts;
+}
+
+function completionText({ completionRate, toolErrors, timeouts }) {
+  const errors = `${count(toolErrors)} with tool errors`;
+  return `${percent(completionRate, 1)}, ${errors}, ${count(timeouts)} timed out`;
+}
+
+/** How many prompts pass now and then, and which most. */
+function flakinessText({ flakyPromptCount, avgFlakiness, topFlakyPrompts }) {
+  if (!flakyPromptCount) return "no prompts";
+  const worst = topFlakyPrompts.slice(0, 3).map(({ id }) => id);
+  const prompts = `${count(flakyPromptCount)} prompt${flakyPromptCount === 1 ? "" : "s"}`;
+  return `${prompts}, on average ${decimal(avgFlakiness)}, most: ${worst.join(", ")}`;
 }
 
 /** What a run cost; a sum over some of the trials says so. */

@@ -14,6 +14,8 @@ const CAUSES = {
 };
 const VERDICTS = {
   better: "better",
+  confirmed: "confirmed",
+  promising: "promising",
   worse: "worse",
   same: "same",
   "not-worse": "not worse",

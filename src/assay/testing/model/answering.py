@@ -123,6 +123,7 @@ def hide_query(url: str) -> str:
 
 Served = Literal["step", "fault", "side", "exhausted", "unexpected"]
 
+NO_TOOLS = "the request offered no tools, but the script calls some"
 _EXHAUSTED = Step(text="The script has no further step.")
 
 
@@ -160,15 +161,29 @@ class Player:
         self._answered: Counter[str] = Counter()
         self._attempts: Counter[tuple[str, int, int]] = Counter()
         self._known: dict[str, list[str]] = {}
+        self._has_offered = False
 
     def choose(self, question: Question) -> Choice:
         """Choose the answer and count it."""
+        self._has_offered |= bool(question.conversation.tools)
         side = _side_answer(self.play, question)
         if side is not None:
+            if self._lacks_tools(question):
+                return Choice("unexpected", side, "side", problems=(NO_TOOLS,))
             return Choice("side", side, "side")
         thread, steps = _thread_of(self.play, question)
         with self._lock:
             return self._step(question, thread, steps)
+
+    def _lacks_tools(self, question: Question) -> bool:
+        """Whether this is the agent's real question, in a way that we find no tools in it.
+
+        Others ask for a title and the like first; Codex, which alone has this format, does not.
+        """
+        if self._has_offered or question.conversation.provider != "responses":
+            return False
+        is_plain = question.conversation.answer_schema is None and self.play.aux is None
+        return is_plain and any(step.calls for step in self.play.steps)
 
     def _step(self, question: Question, thread: str, steps: list[Step]) -> Choice:
         # By history, retries and resumed sessions get the right step: it follows from the number of

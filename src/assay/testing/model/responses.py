@@ -123,7 +123,7 @@ def read(request: ModelRequest) -> Conversation:
         model=str(body.get("model") or "scripted-model"),
         stream=bool(body.get("stream")),
         items=(*items_of("system", texts_of(body.get("instructions"))), *_items(body)),
-        tools=tuple(_tools(body.get("tools"))),
+        tools=tuple(_offered(body)),
         answer_schema=answer_format.get("schema"),
     )
 
@@ -178,6 +178,15 @@ def _items(body: JsonObject) -> Iterator[Item]:
 def _output_text(output: Any) -> str:
     texts = list(texts_of(output))
     return "\n".join(texts) if texts else json.dumps(output, ensure_ascii=False)
+
+
+def _offered(body: JsonObject) -> Iterator[OfferedTool]:
+    """Read the tools of a request; for some models Codex sends them as an item of the input."""
+    yield from _tools(body.get("tools"))
+    given = body.get("input")
+    for item in given if isinstance(given, list) else []:
+        if item.get("type") == "additional_tools":
+            yield from _tools(item.get("tools"))
 
 
 def _tools(tools: Any, namespace: str | None = None) -> Iterator[OfferedTool]:

@@ -1,0 +1,182 @@
+"""The ledger of an experiment: every earlier look at the same question.
+
+Somebody who edits a skill twenty times and looks after each edit sees it help once, even if no edit
+does anything. So from the second edit against one control on, a difference is only promising. It is
+confirmed by a run that is made for this purpose alone: both arms anew, on prompts held back for it
+where there are some.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.records.experiment import RESOLVED, VERDICT, Arm, EditLook, Standing
+from assay.records.files import short_hash
+from assay.records.rows import UNREADABLE
+
+_FULL = float(1 << 64)
+_OF_CONTROL = (
+    *("agent", "simple", "shell", "model", "template"),
+    *("skills", "instructions", "mcp", "agent_args"),
+)
+"""What makes it another control; limits do not."""
+
+
+class _Pair(msgspec.Struct, rename="camel"):
+    run_b: str
+    pass_rate: dict[str, Any]
+
+
+class _Verdict(msgspec.Struct, rename="camel"):
+    ended: str
+    valid: bool
+    verdicts: dict[str, str]
+    inputs: dict[str, str]
+    pairs: list[_Pair]
+    decisions: dict[str, dict[str, Any]] = {}
+    confirm: bool = False
+    made_of: dict[str, Any] = {}
+
+
+class _ResolvedArm(msgspec.Struct):
+    setup: Arm
+
+
+class _Resolved(msgspec.Struct):
+    experiment: dict[str, Any]
+    arms: dict[str, _ResolvedArm]
+
+
+def is_held_back(prompt_id: str, share: float) -> bool:
+    """Whether a prompt is kept for confirmations; the same for ever, whatever other prompts do."""
+    digest = hashlib.sha256(f"holdout {prompt_id}".encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8]) / _FULL < share
+
+
+def edit_of(control: Arm, arm: Arm, inputs: Mapping[str, str]) -> str:
+    """Return a digest of what an arm has and the control has not, with the files that it names."""
+    named = [*arm.skills, *(path for path in (arm.template, arm.instructions, arm.mcp) if path)]
+    apart = {path: inputs.get(str(Path(path)), "") for path in named}
+    both = msgspec.to_builtins(control), msgspec.to_builtins(arm)
+    own = {key: value for key, value in both[1].items() if both[0].get(key) != value}
+    return short_hash(msgspec.json.encode((own, apart), order="deterministic"))
+
+
+def question_of(made_of: Mapping[str, Any]) -> str:
+    """Return a digest of what a verdict asks: the prompts, and who judges the answers.
+
+    Whoever leaves out prompts that failed, or takes another grader, asks something else of the same
+    trials.
+    """
+    graders = [arm.get("graders") for arm in made_of.get("arms", {}).values()]
+    parts = (made_of.get("prompts"), graders)
+    return short_hash(msgspec.json.encode(parts, order="deterministic"))
+
+
+def read_looks(
+    folder: Path, control: Arm, arm: str, others: Collection[str] = ()
+) -> list[EditLook]:
+    """Return every verdict about an arm against this control, oldest first.
+
+    folder is that of the experiment, others are its other arms. Verdicts about arms that it has no
+    more are about earlier names of this one.
+    """
+    found: list[EditLook] = []
+    for path in folder.glob(f"*/{VERDICT}"):
+        found += _looks(path.parent, control, arm, others)
+    return sorted(found, key=lambda look: (look.ended, look.run))
+
+
+def looks_before(looks: Sequence[EditLook], run: str) -> list[EditLook]:
+    """Return the looks that came before that of a run, all if it has had none yet."""
+    names = [look.run for look in looks]
+    return list(looks[: names.index(run)] if run in names else looks)
+
+
+def chains(folder: Path) -> dict[str, list[EditLook]]:
+    """Return the looks at each arm of an experiment against the control of its newest run."""
+    newest: tuple[str, _Resolved] | None = None
+    for path in folder.glob(f"*/{VERDICT}"):
+        try:
+            ended = msgspec.json.decode(path.read_bytes(), type=_Verdict).ended
+            resolved = msgspec.json.decode(path.with_name(RESOLVED).read_bytes(), type=_Resolved)
+        except (OSError, *UNREADABLE):
+            continue
+        if newest is None or ended > newest[0]:
+            newest = ended, resolved
+    if newest is None:
+        return {}
+    arms, control = newest[1].arms, newest[1].experiment.get("control", "")
+    if control not in arms:
+        return {}
+    found = {name: read_looks(folder, arms[control].setup, name, arms) for name in arms}
+    return {name: looks for name, looks in found.items() if looks and name != control}
+
+
+def _looks(run: Path, control: Arm, wanted: str, others: Collection[str]) -> Iterator[EditLook]:
+    try:
+        verdict = msgspec.json.decode((run / VERDICT).read_bytes(), type=_Verdict)
+        resolved = msgspec.json.decode((run / RESOLVED).read_bytes(), type=_Resolved)
+    except (OSError, *UNREADABLE):
+        return
+    first = resolved.experiment.get("control", "")
+    names = [wanted] if wanted in resolved.arms else [n for n in resolved.arms if n not in others]
+    name = next((name for name in names if name != first), "")
+    if not verdict.valid or not name or first not in resolved.arms:
+        return
+    if any(getattr(resolved.arms[first].setup, f) != getattr(control, f) for f in _OF_CONTROL):
+        return
+    arm = resolved.arms[name]
+    rate = next((pair.pass_rate for pair in verdict.pairs if pair.run_b == name), {})
+    seen = (verdict.decisions.get(name) or {}).get("interval") or rate.get("interval")
+    yield EditLook(
+        run=run.name,
+        ended=verdict.ended,
+        edit=edit_of(control, arm.setup, verdict.inputs),
+        code=verdict.verdicts.get(name, ""),
+        difference=rate.get("difference"),
+        low=seen["low"] if seen else None,
+        high=seen["high"] if seen else None,
+        is_confirmation=verdict.confirm,
+        question=question_of(verdict.made_of),
+    )
+
+
+def standing(
+    looks: Sequence[EditLook],
+    edit: str,
+    *,
+    question: str = "",
+    run: str = "",
+    continued: Collection[str] = (),
+    is_confirmation: bool = False,
+) -> Standing:
+    """Say where the verdict of a run about this edit stands among the others.
+
+    continued names the runs whose trials are part of this one: more trials of the same version, put
+    the same question, go on with the same look; anything else is another.
+    """
+    before = looks_before(looks, run)
+    mine = [look for look in before if look.edit == edit]
+    tries = [
+        look
+        for look in before
+        if not look.is_confirmation
+        and (look.edit != edit or look.run not in continued or look.question != question)
+    ]
+    tried = list(dict.fromkeys(look.edit for look in before if not look.is_confirmation))
+    failed = [look for look in mine if look.is_confirmation and look.code != "confirmed"]
+    # A confirmation may have come after the first verdict of this run.
+    confirmed = [look for look in looks if look.edit == edit and look.is_confirmation]
+    is_known = confirmed and all(look.code == "confirmed" for look in confirmed)
+    return Standing(
+        edit=tried.index(edit) + 1 if edit in tried else len(tried) + 1,
+        looks=before,
+        is_confirmation=is_confirmation,
+        n_tries=len(tries),
+        n_failed=len(failed),
+        confirmed=confirmed[-1].ended if is_known else None,
+    )

@@ -1,0 +1,708 @@
+"""What a command line loads: scripts, modules, packages, and the variables that they read.
+
+Found by reading files, without starting the program: words of the command, imports that lead to the
+user's own files, packages as they are installed. What cannot be known in this way is named.
+"""
+
+import contextlib
+import os
+import re
+import shlex
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from assay import __path__, __version__
+from assay.pipeline.packages import NodePackages, PythonPaths, node_package
+from assay.records.files import hash_file, short_hash
+from assay.run.process import is_program, program_places
+
+_OWN = Path(__path__[0])
+type AskProgram = Callable[[list[str]], bytes]
+"""Starts a program for what it prints: an interpreter for the folders in which it looks."""
+
+_MOST_FILES = 1000
+_MOST_NAMED = 20
+"""Beyond it, files stand together by their folder: every row has this list."""
+_LONGEST_TEXT = 1024 * 1024
+"""Of a file that is read for what it loads; a bundle is larger, and complete."""
+_DEEPEST = 8
+_LONGEST_WORD = 400
+_PYTHON = r"(?:python|pypy)[\d.]*w?(?:\.exe)?"
+_NODE = r"node|nodejs|bun|deno|tsx|ts-node"
+_SHELL = r"(?:ba|da|z|k|a|fi)?sh|busybox"
+_OTHERS = r"ruby[\d.]*|perl[\d.]*|php[\d.]*|lua[\d.]*|Rscript|tclsh|awk|gawk"
+CODE = frozenset({
+    ".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx", ".sh",
+    ".bash", ".zsh", ".rb", ".pl", ".pm", ".php", ".lua", ".r", ".awk",
+})  # fmt: skip
+_DATA = frozenset({
+    ".json", ".jsonc", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".txt", ".md",
+    ".prompt", ".j2", ".jinja", ".jinja2", ".tmpl", ".template", ".xml", ".csv", ".sql",
+    ".html",
+})  # fmt: skip
+_NOT_OF_PACKAGE = frozenset(
+    {"__pycache__", "node_modules", ".git", ".venv", "venv", "dist", "build"}
+)
+_WRITTEN = frozenset({".pyc", ".pyo", ".log", ".tmp", ".swp", ".lock", ".db", ".sqlite", ".pid"})
+_TOKEN = r"/?[\w@+.-][\w@+./-]*\.[A-Za-z][A-Za-z0-9]{0,8}\b"
+_WRITES = (
+    r"""\bopen\([^)\n]*,\s*(?:mode\s*=\s*)?["'][rwax]*[wax+]|write_text|write_bytes|writeFile|appendFile"""
+    r"""|json\.dump\(|createWriteStream"""
+)
+_IMPORTS = (
+    r"(?:^|[;:])[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*\(?([^\n#)]*(?:\n[^\n#)]*)*?)(?:\)|$)"
+    r"|(?:^|[;:])[ \t]*import[ \t]+([\w.][^\n#;]*)"
+)
+_NAMED_IMPORT = r"""(?:import_module|__import__|run_module|find_spec)\(\s*["']([\w.]+)["']"""
+_COMPUTED_IMPORT = (
+    r"(?:import_module|__import__|run_path|run_module|spec_from_file_location)\(\s*[^\"'\s)]"
+)
+_NODE_IMPORT = r"""(?:\brequire\(\s*|\bfrom\s*|\bimport\s*\(?\s*)["'`]([^"'`$\n]+)["'`]"""
+_COMPUTED_REQUIRE = r"""(?:\brequire|\bimport)\(\s*(?:[^"'`)\s]|`[^`]*\$\{)"""
+_READS = (
+    r"""environ(?:\.get)?[\[(]\s*["'](\w+)|getenv\(\s*["'](\w+)|\benv\.([A-Za-z_]\w*)"""
+    r"""|\benv\[["'](\w+)|ENV(?:\.fetch\(|\[|\{)\s*["']?(\w+)|env\.get\(\s*["'](\w+)"""
+)
+_SHELL_READS = r"\$\{?([A-Za-z_]\w*)"
+_ASSIGNMENT = r"[A-Za-z_]\w*=.*"
+_KEYWORDS = frozenset({
+    "if", "then", "else", "elif", "do", "while", "until", "!", "time", "exec", "command", "builtin",
+    "export", "local", "readonly", "eval", "nohup", "setsid", "stdbuf", "-",
+})  # fmt: skip
+_WRAPPERS: dict[str, tuple[str, ...]] = {
+    "env": ("-u", "-C", "-S", "--unset", "--chdir"), "nice": ("-n",), "ionice": ("-c", "-n"),
+    "timeout": ("-k", "-s"), "nohup": (), "setsid": (), "stdbuf": ("-i", "-o", "-e"),
+    "sudo": ("-u", "-g"), "doas": ("-u",), "time": ("-o", "-f"), "taskset": (), "direnv": (),
+    "xvfb-run": ("-n", "-s"), "dotenv": ("-f", "-e"), "unbuffer": (), "chronic": (),
+}  # fmt: skip
+"""Programs that start another one, and their options that take a value."""
+_POSITIONAL = {"timeout": 1, "taskset": 1, "direnv": 2}
+"""Words of theirs before the program that they start."""
+_RUNNERS = {
+    "uv": "run", "poetry": "run", "pipenv": "run", "pdm": "run", "rye": "run", "hatch": "run",
+    "conda": "run", "pixi": "run", "mise": "exec", "asdf": "exec", "bundle": "exec", "npm": "exec",
+    "pnpm": "exec",
+}  # fmt: skip
+_RUNNER_VALUES = (
+    "--with", "--with-editable", "--with-requirements", "--python", "-p", "--project",
+    "--directory", "--env-file", "--extra", "--group", "--index", "-n", "--name",
+    "--package", "--prefix", "-w",
+)  # fmt: skip
+_FETCHERS = frozenset({"npx", "bunx", "uvx", "pipx", "dlx"})
+_SYSTEM = ("/usr/bin/", "/bin/", "/usr/sbin/", "/sbin/", "/usr/lib/", "/usr/libexec/")
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found."""
+
+    files: dict[str, str] = {}
+    """Hashes by path, relative to the working folder where the file is near it."""
+    packages: dict[str, str] = {}
+    variables: frozenset[str] = frozenset()
+    """Names of variables that the user's own files read."""
+    unknown: tuple[str, ...] = ()
+    """What could not be known, in words."""
+
+
+class Loader:
+    """Collects what command lines load; the environment is that of the agent."""
+
+    def __init__(self, folder: Path, env: Mapping[str, str], ask: AskProgram | None = None) -> None:
+        self._folder = folder
+        self._env = dict(env)
+        self._ask = ask
+        self._files: dict[Path, None] = {}
+        self._read: set[Path] = set()
+        self._packages: dict[str, str] = {}
+        self._variables: set[str] = set()
+        self._unknown: dict[str, None] = {}
+        self._node = NodePackages(self._packages)
+        self._todo: deque[Callable[[], None]] = deque()
+        """What is left to be read: in a queue, because chains of imports may be long."""
+
+    def found(self) -> Loaded:
+        """Read what is left, and return all of it with the files hashed."""
+        while self._todo and len(self._files) <= _MOST_FILES:
+            self._todo.popleft()()
+        if len(self._files) > _MOST_FILES:
+            more = len(self._files) - _MOST_FILES
+            self._unknown[f"{more} more files that the agent may load"] = None
+        # Of an agent that ships with Assay, the program's version says it.
+        kept = [path for path in self._files if not _is_ours(path)][:_MOST_FILES]
+        hashes = {near(path, self._folder): hash_file(path) for path in kept}
+        return Loaded(
+            files=_grouped(hashes),
+            packages=dict(sorted(self._packages.items())),
+            variables=frozenset(self._variables),
+            unknown=tuple(self._unknown),
+        )
+
+    def command(self, words: Sequence[str], folder: Path | None = None, depth: int = 0) -> None:
+        """Add what a command line loads that is started in a folder."""
+        folder = folder or self._folder
+        words = self._unwrapped(list(words), folder)
+        if not words or depth > _DEEPEST:
+            return
+        name = words[0]
+        if Path(name).name in _FETCHERS:
+            self._fetched(words, folder)
+            return
+        path = self.find(name, folder)
+        if path is None:
+            if not depth:
+                self._unknown[f"the program {name}, which was not found"] = None
+            return
+        self.program(path, words[1:], folder, depth)
+
+    def find(self, name: str, folder: Path) -> Path | None:
+        """Return the program that the system would start."""
+        if len(name) > _LONGEST_WORD or "\0" in name:
+            return None
+        search = self._env.get("PATH", os.defpath)
+        places = program_places(name, str(folder), search)
+        with contextlib.suppress(OSError, ValueError):
+            return next(filter(is_program, places), None)
+        return None
+
+    def program(self, path: Path, args: Sequence[str], folder: Path, depth: int = 0) -> None:
+        """Add a program that was found, with its arguments."""
+        name = path.name
+        if re.fullmatch(_PYTHON, name):
+            self._python(path, args, folder)
+        elif re.fullmatch(_NODE, name):
+            self._javascript(name, args, folder, depth)
+        elif re.fullmatch(_SHELL, name):
+            self._shell(args, folder, depth)
+        elif re.fullmatch(_OTHERS, name):
+            if script := _first_operand(args, ("-e", "-f")):
+                self._script_named(script, folder, depth)
+        else:
+            self._executable(path, args, folder, depth)
+        self.operands(args, folder)
+
+    def _executable(self, path: Path, args: Sequence[str], folder: Path, depth: int) -> None:
+        """Add a program that is no interpreter: a script, a package's, or a native one."""
+        real = path.resolve()
+        package = node_package(real)
+        if package is not None and "node_modules" in real.parts:
+            self._node.add(package)
+            return
+        start = _start_of(real)
+        if start.startswith(b"#!"):
+            self._files[real] = None
+            line = start[2:].split(b"\n", 1)[0].decode("utf-8", "replace").split()
+            if b"'''exec'" in start:  # as pip writes it where the path of Python is long
+                line = re.findall(rb"'''exec' \"?([^\"\n]+?)\"? ", start)[0].decode().split()
+            if package is not None:  # npm link: the user's own folder
+                self.folder(package)
+            # The script is given as it was named: it decides which environment Python takes.
+            self.command([*line, str(path), *args], folder, depth + 1)
+        elif not str(real).startswith(_SYSTEM):
+            self._files[real] = None
+
+    def operands(self, args: Sequence[str], folder: Path) -> None:
+        """Add files that are named as arguments: settings, prompts, scripts."""
+        for word in args:
+            value = word.partition("=")[2] if word.startswith("-") else word
+            if not value or len(value) > _LONGEST_WORD or "\n" in value:
+                continue
+            path = folder / value
+            if Path(value).suffix.lower() in CODE | _DATA and _is_file(path):
+                self._script(path, folder, 1)
+
+    def _unwrapped(self, words: list[str], folder: Path) -> list[str]:
+        """Return the command that others start: env, timeout, uv run and so on."""
+        for _ in range(_DEEPEST):
+            while words and re.fullmatch(_ASSIGNMENT, words[0], re.DOTALL):
+                self._assign(words.pop(0))
+            if not words:
+                return words
+            name = Path(words[0]).name
+            if name in _KEYWORDS and name not in _WRAPPERS:
+                words = words[1:]
+            elif name in _WRAPPERS:
+                words = _without_options(words[1:], _WRAPPERS[name])
+                words = words[_POSITIONAL.get(name, 0) :]
+            elif name in _RUNNERS and words[1:2] == [_RUNNERS[name]]:
+                words = self._run_by(name, words[2:], folder)
+            elif name in ("npm", "pnpm", "yarn", "bun") and (text := _npm_script(words, folder)):
+                self._shell_text(text, folder, folder, 1)
+                return []
+            else:
+                break
+        return words
+
+    def _assign(self, text: str) -> None:
+        name, _, value = text.partition("=")
+        if name in ("PYTHONPATH", "NODE_PATH", "PATH", "NODE_OPTIONS"):
+            self._env[name] = os.path.expandvars(value)
+
+    def _run_by(self, name: str, rest: list[str], folder: Path) -> list[str]:
+        """Take the options of a tool that chooses an environment, and the lock of it."""
+        project: Path | None = folder
+        for option, value in pairwise(rest):
+            if option in ("--project", "--directory"):
+                project = folder / value
+            if option == "--with-editable":
+                self.folder(folder / value)
+        words = _without_options(rest, _RUNNER_VALUES)
+        for place in (project, *(project or folder).parents):
+            locks = ("uv.lock", "poetry.lock", "Pipfile.lock", "pdm.lock", "pixi.lock")
+            for lock in (*locks, "pyproject.toml") if place else ():
+                if place and _is_file(place / lock):
+                    self._files[(place / lock).resolve()] = None
+            venv = place / ".venv" if place else None
+            if venv and (venv / "bin").is_dir():
+                self._env["PATH"] = f"{venv}/bin:{self._env.get('PATH', os.defpath)}"
+                break
+        if name == "uv" and words and Path(words[0]).suffix == ".py":
+            words = ["python", *words]
+        return words
+
+    def _fetched(self, words: list[str], folder: Path) -> None:
+        """Add a package that is fetched when it is started: npx NAME@VERSION."""
+        rest = [word for word in words[1:] if not word.startswith("-") and word != "run"]
+        name = rest[0] if rest else ""
+        program = (
+            self.find(f"node_modules/.bin/{name.rpartition('/')[2]}", folder) if name else None
+        )
+        if program is not None:
+            self.program(program, rest[1:], folder, 1)
+        elif re.search(r"[^@]@\d|==", name):
+            self._packages[name] = "as named"
+        else:
+            self._unknown[f"the version of {name or 'what'} that {words[0]} fetches"] = None
+
+    # Python
+
+    def _python(self, program: Path, args: Sequence[str], folder: Path) -> None:
+        kind, value = _python_target(args)
+        own = folder
+        if kind == "script":
+            own = (folder / value).parent if not (folder / value).is_dir() else folder / value
+            own = own.resolve()
+        paths = PythonPaths(program, own, self._env, folder, self._ask, isolated="-I" in args)
+        if kind == "module":
+            for place in self._resolve(paths, [value]):
+                self._module(place, paths)
+            if paths.local(value) is None and not self._packages:
+                self._unknown[f"the module {value}, which was not found"] = None
+        elif kind == "code":
+            self._python_text(value, paths, folder, "the code of -c")
+            self._tokens(value, folder, "the code of -c")
+        elif kind == "script":
+            path = folder / value
+            self._module(path / "__main__.py" if path.is_dir() else path, paths)
+        for name in ("sitecustomize", "usercustomize"):
+            for place in paths.customized(name):
+                self._module(place, paths)
+
+    def _resolve(self, paths: PythonPaths, names: Sequence[str]) -> list[Path]:
+        """Return the user's own modules among these; note the packages that others come from."""
+        found = []
+        for name in names:
+            place = paths.local(name)
+            if place is not None and _is_ours(place):
+                self._packages["assay"] = __version__
+            elif place is not None:
+                found.append(place)
+            elif name.partition(".")[0] not in sys.stdlib_module_names:
+                self._packages |= paths.packages(name.partition(".")[0])
+                found += paths.installed_from_folder(name.partition(".")[0])
+        return found
+
+    def _module(self, place: Path, paths: PythonPaths) -> None:
+        """Add a module, or a package with all that is in its folder, and what they import."""
+        place = place.absolute()
+        if place.is_dir():
+            if place in self._read:
+                return
+            self._read.add(place)
+            for file in self._files_below(place):
+                self._files[file.resolve()] = None
+                if file.suffix == ".py":
+                    self._todo.append(partial(self._module_text, file, paths, place))
+        elif _is_file(place):
+            self._files[place.resolve()] = None
+            self._module_text(place, paths)
+
+    def _module_text(self, file: Path, paths: PythonPaths, package: Path | None = None) -> None:
+        if (text := self._text_once(file)) is not None:
+            name = f"{package.name}/" if package else file.name
+            self._python_text(text, paths, file.parent, name)
+            if package is None:  # of a package, all files are there already
+                self._tokens(text, file.parent, name)
+
+    def _python_text(self, text: str, paths: PythonPaths, folder: Path, name: str) -> None:
+        if "sys.path" in text and not paths.extend(text, folder):
+            self._unknown[f"folders that {name} adds to sys.path"] = None
+        if re.search(_COMPUTED_IMPORT, text):
+            self._unknown[f"modules that {name} imports by computed names"] = None
+        if "env" in text:
+            self._variables.update(_names_read(text, _READS))
+        for place in self._resolve(paths, list(dict.fromkeys(_imported(text)))):
+            if place not in self._read:
+                self._todo.append(partial(self._module, place, paths))
+
+    # JavaScript
+
+    def _javascript(self, name: str, args: Sequence[str], folder: Path, depth: int) -> None:
+        options = self._env.get("NODE_OPTIONS", "").split()
+        for option, value in pairwise([*options, *args]):
+            if option in ("-r", "--require", "--import", "--loader", "--experimental-loader"):
+                self._required(value, folder)
+        if code := next((b for a, b in pairwise(args) if a in ("-e", "--eval", "-p")), None):
+            self._javascript_text(code, folder, None)
+            return
+        values = (
+            "-r",
+            "--require",
+            "--import",
+            "--loader",
+            "-C",
+            "--conditions",
+            "--config",
+            "--cwd",
+        )
+        words = _without_options([*args], values)
+        if name in ("bun", "deno") and words[:1] == ["run"]:
+            words = _without_options(words[1:], values)
+        if not words:
+            return
+        path = _node_file(folder / words[0])
+        if path is None:
+            self._unknown[f"the script {words[0]}, which was not found"] = None
+            return
+        package = node_package(path.resolve())
+        if package is not None and "node_modules" in path.resolve().parts:
+            self._node.add(package)
+        else:
+            self._javascript_file(path)
+
+    def _javascript_file(self, file: Path) -> None:
+        real = file.resolve()
+        self._files[real] = None
+        if (text := self._text_once(real)) is not None:
+            self._javascript_text(text, real.parent, real)
+
+    def _javascript_text(self, text: str, folder: Path, file: Path | None) -> None:
+        name = file.name if file else "the code of -e"
+        if re.search(_COMPUTED_REQUIRE, text):
+            self._unknown[f"modules that {name} loads by computed names"] = None
+        self._variables.update(_names_read(text, _READS))
+        for module in dict.fromkeys(re.findall(_NODE_IMPORT, text)):
+            self._required(module, folder)
+        self._tokens(text, folder, name)
+
+    def _required(self, module: str, folder: Path) -> None:
+        if module.startswith(("./", "../", "/")) or module in (".", ".."):
+            path = _node_file(folder / module)
+            if path is None:
+                return
+            if path.suffix in CODE:
+                self._todo.append(partial(self._javascript_file, path))
+            else:
+                self._files[path.resolve()] = None
+        elif not module.startswith(("node:", "bun:", "http:", "https:", "data:")):
+            linked = self._node.required(module, folder)
+            if linked is not None:  # npm link, or a workspace: the user's own folder
+                self.folder(linked)
+
+    # Shell, and scripts of any language
+
+    def _shell(self, args: Sequence[str], folder: Path, depth: int) -> None:
+        for option, value in pairwise(args):
+            if re.fullmatch(r"-[a-z]*c", option):
+                self._shell_text(value, folder, folder, depth)
+                return
+        if script := _first_operand(args, ("-o", "-O")):
+            self._script_named(script, folder, depth)
+
+    def shell_line(self, text: str, folder: Path) -> None:
+        """Add what a line of the shell loads."""
+        self._shell_text(text, folder, folder, 0)
+
+    def _shell_text(self, text: str, folder: Path, own: Path, depth: int) -> None:
+        """Add the commands of a script; own is the folder in which it stands itself."""
+        if depth > _DEEPEST:
+            return
+        self._variables.update(_names_read(text, _SHELL_READS))
+        values: dict[str, str] = {}
+        here = folder
+        for words in _simple_commands(text):
+            words = [_filled(word, values, self._env, own) for word in words]
+            while words and re.fullmatch(_ASSIGNMENT, words[0], re.DOTALL):
+                name, _, values[name] = words[0].partition("=")
+                self._assign(words.pop(0))
+            if not words:
+                continue
+            if words[0] == "cd" and len(words) > 1 and (here / words[1]).is_dir():
+                here /= words[1]
+            elif words[0] in (".", "source") and len(words) > 1:
+                self._script_named(words[1], here, depth)
+            elif words[0] == "export" and len(words) > 1 and "=" in words[1]:
+                name, _, values[name] = words[1].partition("=")
+                self._assign(words[1])
+            elif words[0].startswith("$") and words[0] not in ("$@", "$*", "$0", "$1"):
+                self._unknown[f"the program that {words[0]} names"] = None
+            else:
+                self.command(words, here, depth + 1)
+        for place in dict.fromkeys((here, own)):
+            self._tokens(text, place, "")
+
+    def _script_named(self, name: str, folder: Path, depth: int) -> None:
+        for place in (folder / name, *filter(None, [self.find(name, folder)])):
+            if _is_file(place):
+                self._script(place, folder, depth)
+                return
+
+    def _script(self, path: Path, folder: Path, depth: int) -> None:
+        """Add a file of any language by its suffix, or by its first line."""
+        real = path.resolve()
+        if real in self._read:
+            return
+        self._files[real] = None
+        suffix = real.suffix.lower()
+        if suffix == ".py":
+            program = self.find("python3", folder) or Path(sys.executable)
+            self._module(path, PythonPaths(program, real.parent, self._env, folder, self._ask))
+        elif suffix in (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx"):
+            self._javascript_file(real)
+        elif suffix in _DATA:
+            self._read.add(real)
+        elif (text := self._text_once(real)) is not None:
+            if suffix in (".sh", ".bash", ".zsh", "") or re.match(rf"#!.*\b(?:{_SHELL})\b", text):
+                self._shell_text(text, folder, real.parent, depth + 1)
+            else:
+                self._variables.update(_names_read(text, _READS))
+                for name in re.findall(r"""require_relative\s*\(?["']([^"']+)""", text):
+                    self._script_named(f"{name}.rb", real.parent, depth + 1)
+                self._tokens(text, real.parent, real.name)
+
+    def folder(self, folder: Path) -> None:
+        """Add all files of a folder of the user's own."""
+        for file in self._files_below(folder):
+            self._files[file.resolve()] = None
+
+    def _files_below(self, folder: Path) -> Iterator[Path]:
+        n_found = 0
+        for path, folders, files in os.walk(folder, followlinks=False):
+            folders[:] = sorted(name for name in folders if _is_of_package(name))
+            for name in sorted(files):
+                if Path(name).suffix.lower() not in _WRITTEN and not name.startswith("."):
+                    n_found += 1
+                    yield Path(path, name)
+            if n_found > _MOST_FILES:
+                self._unknown[f"files of {near(folder, self._folder)} beyond {_MOST_FILES}"] = None
+                return
+
+    def _tokens(self, text: str, folder: Path, reader: str) -> None:
+        """Add files that a text names, and that are there: scripts it starts, prompts it reads."""
+        writes: bool | None = None
+        for token in dict.fromkeys(re.findall(_TOKEN, text)):
+            suffix = Path(token).suffix.lower()
+            if len(token) > _LONGEST_WORD or suffix not in CODE | _DATA:
+                continue
+            paths = (place / token for place in dict.fromkeys((folder, self._folder)))
+            path = next(filter(_is_file, paths), None)
+            if path is None or path.resolve() in self._files:
+                continue
+            if suffix in CODE:
+                self._todo.append(partial(self._script, path, folder, 1))
+                continue
+            if writes is None:
+                writes = re.search(_WRITES, text) is not None
+            if re.search(rf">\s*[\"']?\S*{re.escape(token)}", text):
+                continue
+            if not writes:
+                self._files[path.resolve()] = None
+            else:
+                self._unknown[f"{token}, which {reader} may read or write"] = None
+
+    def _text_once(self, file: Path) -> str | None:
+        """Read a text for the first time; None if it was read, or is none."""
+        real = file.resolve()
+        if real in self._read or len(self._read) > _MOST_FILES:
+            return None
+        self._read.add(real)
+        try:
+            if real.stat().st_size > _LONGEST_TEXT:
+                return None
+            return real.read_bytes().decode("utf-8", "replace")
+        except OSError:
+            return None
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file or a folder belongs to Assay itself, or to what ships in the same wheel."""
+    with contextlib.suppress(ValueError):
+        return path.relative_to(_OWN.parent).parts[:1] in ((_OWN.name,), ("assay_arc",))
+    return False
+
+
+def _is_of_package(folder: str) -> bool:
+    return folder not in _NOT_OF_PACKAGE and not folder.startswith(".") and "egg-info" not in folder
+
+
+def near(path: Path, folder: Path) -> str:
+    """Name a file from a folder if both have a place in common, else in full."""
+    shared = os.path.commonpath([path, folder])
+    if len(Path(shared).parts) > 2 or path.is_relative_to(folder):
+        return Path(os.path.relpath(path, folder)).as_posix()
+    home = Path(os.environ.get("HOME") or "/")
+    if len(home.parts) > 1 and path.is_relative_to(home):
+        return f"~/{path.relative_to(home).as_posix()}"
+    return path.as_posix()
+
+
+def _grouped(hashes: dict[str, str]) -> dict[str, str]:
+    """Put files of the same folder together where there are many; a name stands for all of them."""
+    if len(hashes) <= _MOST_NAMED:
+        return dict(sorted(hashes.items()))
+    for n_parts in (3, 2, 1):
+        groups: dict[str, dict[str, str]] = {}
+        for name, value in sorted(hashes.items()):
+            parts = Path(name).parts[:-1]
+            shown = Path(*parts[: n_parts + parts.count("..")]).as_posix() if parts else name
+            groups.setdefault(shown, {})[name] = value
+        if len(groups) <= _MOST_NAMED:
+            break
+    return {
+        name if name in each else f"{name}/": each.get(name)
+        or short_hash(msgspec.json.encode(each, order="sorted"))
+        for name, each in groups.items()
+    }
+
+
+def _imported(text: str) -> Iterator[str]:
+    """Yield the modules that a Python text imports by name."""
+    for module, names, plain in re.findall(_IMPORTS, text, re.MULTILINE):
+        if module and not module.startswith("."):
+            yield module
+            for name in re.findall(r"\w+", re.sub(r"\bas\s+\w+", "", names)):
+                yield f"{module}.{name}"
+        elif module.strip("."):
+            yield module.strip(".")
+        elif module:  # from . import name: of a package, whose folder is added as a whole
+            yield from re.findall(r"\w+", re.sub(r"\bas\s+\w+", "", names))
+        for part in plain.split(",") if plain else ():
+            if found := re.match(r"\s*([\w.]+)", part):
+                yield found[1]
+    yield from re.findall(_NAMED_IMPORT, text)
+
+
+def _names_read(text: str, pattern: str) -> set[str]:
+    found = re.findall(pattern, text)
+    return {name for each in found for name in ((each,) if isinstance(each, str) else each) if name}
+
+
+def _python_target(args: Sequence[str]) -> tuple[str, str]:
+    """Return what Python is told to run: a module, code, a script, or nothing."""
+    words = iter(args)
+    for word in words:
+        if word in ("-X", "-W", "-Q", "--check-hash-based-pycs"):
+            next(words, None)
+        elif found := re.fullmatch(r"-[bBdEiIOqRsSuvVx]*m(.*)", word):
+            return "module", found[1] or next(words, "")
+        elif re.fullmatch(r"-[A-Za-z]*c", word):
+            return "code", next(words, "")
+        elif not word.startswith("-"):
+            return "script", word
+        elif word == "-":
+            return "", ""
+    return "", ""
+
+
+def _first_operand(args: Sequence[str], valued: Sequence[str]) -> str:
+    rest = _without_options([*args], tuple(valued))
+    return rest[0] if rest else ""
+
+
+def _without_options(words: list[str], valued: Sequence[str]) -> list[str]:
+    """Leave out options before the first other word."""
+    while words and words[0].startswith("-") and words[0] != "-":
+        if words[0] == "--":
+            return words[1:]
+        words = words[2 if words[0] in valued else 1 :]
+    return words
+
+
+def _npm_script(words: list[str], folder: Path) -> str:
+    """Return the command line behind `npm run NAME`."""
+    rest = [word for word in words[1:] if not word.startswith("-")]
+    name = rest[1] if rest[:1] in (["run"], ["run-script"]) and len(rest) > 1 else "".join(rest[:1])
+    for place in (folder, *folder.parents):
+        try:
+            package = msgspec.json.decode((place / "package.json").read_bytes())
+            return str(package["scripts"][name])
+        except (OSError, msgspec.DecodeError, UnicodeError):
+            continue
+        except (KeyError, TypeError):
+            return ""
+    return ""
+
+
+def _node_file(path: Path) -> Path | None:
+    ends = ("", ".js", ".mjs", ".cjs", ".ts", ".mts", ".tsx", ".jsx", ".json")
+    places = [path.with_name(f"{path.name}{end}") for end in ends]
+    places += [path / f"index{end}" for end in ends[1:]]
+    if path.suffix in (".js", ".mjs"):  # TypeScript names its files so
+        places.append(path.with_suffix(path.suffix.replace("js", "ts")))
+    return next(filter(_is_file, places), None)
+
+
+def _simple_commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each command in a text of the shell, as far as a glance can tell."""
+    plain = re.sub(r"\\\n", " ", text)
+    plain = re.sub(r"(?m)(?:^|(?<=\s))#.*$", "", plain)
+    # The folder of a script is known: $(dirname "$0") and its like stand for it.
+    plain = re.sub(
+        r"""\$\(\s*(?:cd\s+)?["']?\$?\(?\s*dirname[^)]*\)[^)\n]*\)?""", "$OWN_FOLDER", plain
+    )
+    for part in re.split(r"\n|;|\|\||\||&&|&(?!>)|`|\$\(|[(){}](?!\w*\})", plain):
+        if not part.strip():
+            continue
+        try:
+            words = shlex.split(part)
+        except ValueError:
+            words = part.replace('"', " ").replace("'", " ").split()
+        while words and words[0] in _KEYWORDS and words[0] != "export":
+            words = words[1:]
+            while words and words[0] in ("-a", "-c", "-l", "-p") and len(words) > 1:
+                words = words[1:]
+        if words:
+            yield words
+
+
+def _filled(word: str, values: Mapping[str, str], env: Mapping[str, str], own: Path) -> str:
+    """Put what is known in place of variables."""
+    known = {**env, **values, "OWN_FOLDER": str(own)}
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name in known:
+            return known[name].replace("$OWN_FOLDER", str(own))
+        return found[0]
+
+    return re.sub(r"\$(?:\{(\w+)[^}]*\}|([A-Za-z_]\w*))", value, word)
+
+
+def _start_of(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(4096)
+    except OSError:
+        return b""
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,232 @@
+"""assay ab with trials of another day: they count only as long as they still hold."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.compare.ledger import standing
+from assay.records.experiment import EditLook
+
+N_PROMPTS, K = 12, 3
+
+
+class Team:
+    """Somebody who edits a template again and again, beside a provider that may change."""
+
+    def __init__(self, folder: Path, assay: Callable[..., Any]) -> None:
+        self.folder, self._assay = folder, assay
+        rows = [{"id": f"p{i}", "input": f"Task {i}", "hint": "good"} for i in range(N_PROMPTS)]
+        (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / "agent.sh").write_text(
+            f"if [ -f version ]; then echo treated; else echo control; fi >> {folder}/log\n"
+            f"if grep -q helps version 2>/dev/null; then echo good; else cat {folder}/answer; fi\n"
+        )
+        self.provider("bad")
+
+    def provider(self, answer: str) -> None:
+        (self.folder / "answer").write_text(answer)
+
+    def edit(self, text: str) -> None:
+        (self.folder / "tpl").mkdir(exist_ok=True)
+        (self.folder / "tpl" / "version").write_text(text)
+
+    def ab(self, *args: str) -> Any:
+        """Run the experiment; return what it printed, with the number of trials of each arm."""
+        (self.folder / "log").write_text("")
+        agent = f"sh {self.folder}/agent.sh"
+        done = self._assay(
+            "ab", "prompts.jsonl", "--shell", agent, "--with", "template=tpl",
+            "-g", "contains", "-k", str(K), "-j", "2", *args,
+        )  # fmt: skip
+        log = (self.folder / "log").read_text().split()
+        self.n_control, self.n_treated = log.count("control"), log.count("treated")
+        return done
+
+    def command(self, *args: str) -> Any:
+        return self._assay(*args)
+
+    def rows(self, name: str, arm: str) -> list[dict[str, Any]]:
+        """The rows of the newest run of an experiment."""
+        runs = (self.folder / "experiments" / name).glob("*/verdict.json")
+        newest = max(runs, key=lambda path: _read(path)["ended"]).parent
+        return [json.loads(line) for line in (newest / f"{arm}.jsonl").read_text().splitlines()]
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        runs = list((self.folder / "experiments").glob("*/*/verdict.json"))
+        newest: dict[str, Any] = max(map(_read, runs), key=lambda one: one["ended"])
+        return newest
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+@pytest.fixture
+def team(tmp_path: Path, assay: Callable[..., Any]) -> Team:
+    """A team that has measured a useless template."""
+    team = Team(tmp_path, assay)
+    team.edit("1")
+    assert team.ab().code == 0
+    assert (team.n_control, team.n_treated) == (N_PROMPTS * K, N_PROMPTS * K)
+    team.edit("2")
+    return team
+
+
+def test_a_control_that_still_holds_is_run_again_in_eight_places(team: Team) -> None:
+    done = team.ab()
+    assert (team.n_control, team.n_treated) == (8, N_PROMPTS * K), done.stderr
+    found = team.verdict["reuse"]["control"]
+    assert (found["nReused"], found["nTrials"]) == (28, 36)
+    assert found["check"]["agrees"] is True
+    assert found["check"]["nAgain"] == 8
+    assert "control: 28 of 36 trials reused, up to 1 hour old; 8 trials run again agree" in (
+        " ".join(done.stdout.split())
+    )
+    # The same command again finds all of it, and asks nothing.
+    assert team.ab().code == 0
+    assert (team.n_control, team.n_treated) == (0, 0)
+    assert team.verdict["reuse"]["control"]["check"] == found["check"]
+
+
+def test_a_provider_that_has_changed_is_no_effect(team: Team) -> None:
+    team.provider("good")
+    done = team.ab()
+    assert (team.n_control, team.n_treated) == (N_PROMPTS * K, N_PROMPTS * K)
+    assert team.verdict["verdicts"] != {"tpl": "better"}
+    assert "tpl helps: +1" not in done.stdout
+    found = team.verdict["reuse"]["control"]
+    assert (found["nReused"], found["check"]["agrees"]) == (0, False)
+    said = " ".join(done.stdout.split())
+    assert "earlier trials are not used, because 8 trials run again did not confirm them" in said
+    assert "(0% before, 100% now" in said
+    assert any("did not confirm them" in words for words in team.verdict["proof"]["words"])
+    shown = [path.read_text() for path in (team.folder / "experiments").glob("*/*/verdict.md")]
+    assert any("did not confirm them" in text for text in shown)
+
+
+def test_what_is_shown_holds_against_trials_of_today(team: Team) -> None:
+    team.edit("this one helps")
+    team.ab()
+    # Two rounds of the control are of today before anything is said.
+    assert (team.n_control, team.n_treated) == (2 * N_PROMPTS, N_PROMPTS * K)
+    found = team.verdict["reuse"]["control"]
+    assert (found["nReused"], found["claim"]) == (N_PROMPTS, "held")
+    team.ab()
+    assert (team.n_control, team.n_treated) == (0, 0)
+
+
+def test_an_early_end_rests_on_trials_of_today_alone(team: Team) -> None:
+    team.edit("this one helps")
+    team.ab("--until", "decided")
+    found = team.verdict["reuse"]["control"]
+    assert (found["nReused"], found["claim"]) == (0, "held")
+    assert 8 <= team.n_control < N_PROMPTS * K
+
+
+@pytest.mark.parametrize(("mode", "n_control"), [("all", 0), ("none", N_PROMPTS * K)])
+def test_reuse_can_be_chosen(team: Team, mode: str, n_control: int) -> None:
+    done = team.ab("--reuse", mode)
+    assert team.n_control == n_control
+    if mode == "all":
+        assert "36 of 36 trials reused, up to 1 hour old; they were not checked" in (
+            " ".join(done.stdout.split())
+        )
+
+
+def test_arms_of_one_run_need_no_check(team: Team) -> None:
+    """Trials of both arms that were made side by side are compared with each other only."""
+    team.edit("1")
+    team.ab("-k", str(K + 1))
+    assert (team.n_control, team.n_treated) == (N_PROMPTS, N_PROMPTS)
+    assert team.verdict["reuse"] == {}
+
+
+def test_a_later_edit_is_promising_until_it_is_confirmed(team: Team) -> None:
+    team.edit("this one helps")
+    done = team.ab()
+    assert team.verdict["verdicts"] == {"tpl": "promising"}
+    assert "tpl is promising, and not confirmed: +1.00" in done.stdout
+    assert "edit 2 against this control" in done.stdout
+    assert team.verdict["edits"]["tpl"]["edit"] == 2
+    assert [look["code"] for look in team.verdict["edits"]["tpl"]["looks"]] == ["not-enough-data"]
+    assert team.ab("--confirm").code == 0
+    assert (team.n_control, team.n_treated) == (N_PROMPTS * K, N_PROMPTS * K)
+    assert team.verdict["verdicts"] == {"tpl": "confirmed"}
+    # The same confirmation is not drawn again, and the edit keeps it.
+    done = team.ab("--confirm")
+    assert (team.n_control, team.n_treated) == (0, 0)
+    assert "tpl helps, which is confirmed: +1.00" in done.stdout
+    status = team.command("ab", "status")
+    assert "tpl: 3 verdicts against this control" in status.stdout
+    drawn = [line for line in status.stdout.splitlines() if "o--" in line or "-o" in line]
+    assert [line.split()[-1] for line in drawn] == ["not-enough-data", "promising", "confirmation"]
+    assert all(len(line) <= 80 for line in drawn)
+
+
+def test_the_same_edit_drawn_anew_is_another_look(team: Team) -> None:
+    """Who runs one version again and again until it helps has looked as often."""
+    team.edit("1")
+    team.provider("bad")
+    team.ab("--fresh")
+    assert team.verdict["edits"]["tpl"]["nTries"] == 1
+    # More trials of the same version are the same look.
+    team.ab("-k", str(K + 1))
+    assert team.verdict["edits"]["tpl"]["nTries"] <= 1
+
+
+def test_prompts_held_back_are_for_confirmations_alone(team: Team, tmp_path: Path) -> None:
+    top = f'prompts = "prompts.jsonl"\ngraders = ["contains"]\nshell = "sh {tmp_path}/agent.sh"\n'
+    arms = '[arms.control]\n[arms.tpl]\ntemplate = "tpl"\n'
+    (tmp_path / "held.toml").write_text(f"{top}k = 1\nholdout = 0.4\n{arms}")
+    team.edit("helps")
+    assert team.command("ab", "held.toml").code == 0
+    asked = {row["id"] for row in team.rows("held", "control")}
+    assert team.command("ab", "held.toml", "--confirm").code == 0
+    confirmed = {row["id"] for row in team.rows("held", "control")}
+    assert asked
+    assert confirmed
+    assert not asked & confirmed
+    assert len(asked | confirmed) == N_PROMPTS
+
+
+def test_holdout_and_a_file_of_prompts_exclude_each_other(team: Team, tmp_path: Path) -> None:
+    top = 'prompts = "prompts.jsonl"\ngraders = ["contains"]\nshell = "cat"\nholdout = 0.5\n'
+    arms = 'confirm-prompts = "prompts.jsonl"\n[arms.control]\n[arms.tpl]\ntemplate = "tpl"\n'
+    (tmp_path / "both.toml").write_text(f"{top}{arms}")
+    done = team.command("ab", "both.toml")
+    assert done.code == 1
+    assert "holdout and confirm-prompts cannot be used together" in done.stderr
+
+
+def test_another_question_put_to_the_same_trials_is_another_look(team: Team) -> None:
+    """Who leaves out the prompts that did not pass has looked before."""
+    team.edit("1")
+    team.ab("--filter", "p1,p2,p3,p4,p5,p6,p7,p8")
+    assert team.verdict["edits"]["tpl"]["nTries"] == 1
+    team.ab("-g", "regex:.*")
+    assert team.verdict["edits"]["tpl"]["nTries"] == 2
+
+
+def test_a_confirmation_that_failed_is_not_drawn_again() -> None:
+    looks = [EditLook(run="1", ended="1", edit="e", code="not-enough-data", is_confirmation=True)]
+    again = standing(looks, "e", run="2", is_confirmation=True)
+    assert again.code("better") == "promising"
+    assert again.words == "1 earlier confirmation did not confirm it"
+    assert standing([], "e", run="2", is_confirmation=True).code("better") == "confirmed"
+
+
+def test_another_limit_or_another_name_of_the_arm_begins_no_new_ledger(
+    team: Team, tmp_path: Path
+) -> None:
+    top = f'prompts = "prompts.jsonl"\ngraders = ["contains"]\nshell = "sh {tmp_path}/agent.sh"\n'
+    for n, (name, more) in enumerate([("one", ""), ("one", "timeout = 50000\n"), ("two", "")]):
+        team.edit(str(n))
+        arms = f'[arms.control]\n[arms.{name}]\ntemplate = "tpl"\n'
+        (tmp_path / "named.toml").write_text(f"{top}k = 1\n{more}{arms}")
+        assert team.command("ab", "named.toml").code == 0
+        assert team.verdict["edits"][name]["nTries"] == n

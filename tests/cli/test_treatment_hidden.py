@@ -1,0 +1,112 @@
+"""Graders that search the workspace do not find the treatment itself there."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+SKILL = "---\nname: relnotes\ndescription: Write release notes.\n---\nBegin with: Changed\n"
+IDLE = "say nothing; R"
+PYTHON = """
+import pathlib
+
+def grade(cwd):
+    return any("Changed" in p.read_text() for p in pathlib.Path(cwd).rglob("*") if p.is_file())
+"""
+PROGRAM = """#!/bin/sh
+cwd=$(python3 -c 'import json,sys; print(json.load(sys.stdin)["cwd"])')
+grep -rq Changed "$cwd" && echo '{"pass": true, "score": 1}' || echo '{"pass": false, "score": 0}'
+"""
+GIT = """#!/bin/sh
+cat > /dev/null
+status=$(git status --porcelain)
+[ -n "$status" ] && echo '{"pass": true, "score": 1}' || echo '{"pass": false, "score": 0}'
+"""
+GRADERS = {
+    "command": "command:grep -rq Changed .",
+    "file": "file:SKILLS/relnotes/SKILL.md",
+    "git test": "git:test=grep -rq Changed .",
+    "python": "grader.py",
+    "program": "./grader.sh",
+    "a git of the user's": "./git.sh",
+}
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    (tmp_path / "skill").mkdir()
+    (tmp_path / "skill" / "SKILL.md").write_text(SKILL)
+    (tmp_path / "rules.md").write_text("Write Changed at the top.\n")
+    (tmp_path / "grader.py").write_text(PYTHON)
+    for name, text in {"grader.sh": PROGRAM, "git.sh": GIT}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755 | stat.S_IXUSR)
+    return tmp_path
+
+
+def arms(place: Path) -> dict[str, list[dict]]:
+    newest = max(place.glob("experiments/*/*/control.jsonl"), key=lambda p: p.stat().st_mtime)
+    found = {}
+    for file in newest.parent.glob("*.jsonl"):
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        name = "control" if file.stem == "control" else "treated"
+        found[name] = [trial for row in rows for trial in row["trials"]]
+    return found
+
+
+@pytest.mark.parametrize("how", ["skill=skill", "instructions=rules.md"])
+def test_no_grader_finds_the_treatment(assay, place, prompts, shell_agent, how):
+    folder = ".agents/skills"
+    graders = [text.replace("SKILLS", folder) for text in GRADERS.values()]
+    words = [word for grader in graders for word in ("-g", grader)]
+    path = prompts(IDLE, IDLE)
+    done = assay("ab", path, "-s", shell_agent, "--with", how, *words, "-k", 1)
+    assert "Traceback" not in done.stderr
+    trials = arms(place)["treated"]
+    assert trials
+    for trial in trials:
+        found = {name: grade["pass"] for name, grade in trial["grades"].items()}
+        assert set(found.values()) == {False}, found
+        assert len(found) + len(trial.get("graderFailures", {})) == len(graders)
+        assert not trial.get("graderFailures")
+        # It is there again when the graders have looked.
+        inside = [p for p in Path(trial["cwd"]).rglob("*") if p.is_file()]
+        assert any("Changed" in p.read_text() for p in inside)
+
+
+def test_what_the_agent_changed_in_it_is_its_work(assay, place, prompts, shell_agent):
+    change = "[ -d .agents ] && echo Changed >> .agents/skills/relnotes/SKILL.md; R"
+    path = prompts(change, change)
+    words = ["-g", GRADERS["command"], "-g", "git:changed=.agents/*"]
+    assay("ab", path, "-s", shell_agent, "--with", "skill=skill", *words, "-k", 1)
+    found = arms(place)
+    assert [trial["pass"] for trial in found["treated"]] == [True, True]
+    assert [trial["pass"] for trial in found["control"]] == [False, False]
+
+
+def test_a_link_that_the_agent_put_there_is_not_followed(assay, place, prompts, shell_agent):
+    own = place / "own"
+    (own / "relnotes").mkdir(parents=True)
+    (own / "relnotes" / "SKILL.md").write_text(SKILL)
+    script = f"rm -rf .agents/skills && ln -s {own} .agents/skills; R"
+    path = prompts(script, script)
+    grader = f"command:test -f {own}/relnotes/SKILL.md"
+    assay("ab", path, "-s", shell_agent, "--with", "skill=skill", "-g", grader, "-k", 1)
+    assert [trial["pass"] for trial in arms(place)["treated"]] == [True, True]
+    assert (own / "relnotes" / "SKILL.md").read_text() == SKILL
+
+
+def test_grading_later_does_not_find_it_either(assay, place, prompts, shell_agent, read_rows):
+    path = prompts(IDLE, IDLE)
+    args = ("-s", shell_agent, "--with", "skill=skill", "-g", "contains:x", "-g", "git", "-k", 1)
+    assay("ab", path, *args)
+    (file,) = [p for p in place.glob("experiments/*/*/*.jsonl") if p.stem != "control"]
+    graders = ("-g", GRADERS["command"], "-g", GRADERS["git test"], "-g", "grader.py")
+    done = assay("grade", file, *graders, "-o", "graded.jsonl")
+    assert done.code == 0, done.stderr
+    for row in read_rows(place / "graded.jsonl"):
+        (trial,) = row["trials"]
+        assert {grade["pass"] for grade in trial["grades"].values()} == {False}
+        assert len(trial["grades"]) == 3
+        assert (Path(trial["cwd"]) / ".agents/skills/relnotes/SKILL.md").read_text() == SKILL
