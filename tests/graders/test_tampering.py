@@ -464,6 +464,17 @@ def test_a_command_finds_the_users_script(
     assert passed(done) == [False] * 3, done.stdout
 
 
+def test_a_folder_of_an_absolute_path_is_not_the_one_beside_a_script(
+    capture: Callable, tmp_path: Path
+) -> None:
+    places = "# /srv/work/bin/python\nPLACE = '/srv/work/bin'\n"
+    write(tmp_path / "check.py", f"#!/srv/work/bin/python\n{places}{CHECK}")
+    for n in range(2):
+        code = f"open('answer.txt', 'w').write('wrong'); open('check.py', 'w') # {n}"
+        done = capture(code, "command:python3 check.py", *WORKSPACES)
+        assert passed(done) == [False] * 3, done.stdout
+
+
 @pytest.mark.parametrize("grader", ["command:python3 check.py", "git:test=python3 check.py"])
 def test_the_script_of_a_command_cannot_be_rewritten_in_place(
     capture: Callable, tmp_path: Path, grader: str

@@ -273,3 +273,22 @@ def test_data_that_a_grader_names_is_part_of_its_version(tmp_path: Path, name: s
     assert version() == before
     (tmp_path / "words.json").write_text("2")
     assert version() != before
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["open('seen.txt', 'a').write(x)", "LOG = 'seen.txt'\nopen(LOG, mode='w')", "echo x >> seen.txt"],
+)
+def test_a_file_that_a_grader_writes_is_not_part_of_its_version(tmp_path: Path, code: str) -> None:
+    grader = tmp_path / "grader.py"
+    grader.write_text(f"{code}\nWORDS = open('words.txt').read()\n")
+    (tmp_path / "words.txt").write_text("1")
+
+    def version() -> str:
+        return PythonFile(path=str(grader)).version
+
+    before = version()
+    (tmp_path / "seen.txt").write_text("x")
+    assert version() == before
+    (tmp_path / "words.txt").write_text("2")
+    assert version() != before

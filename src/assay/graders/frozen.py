@@ -71,9 +71,25 @@ def named_data(folder: Path, texts: Iterable[bytes]) -> list[bytes]:
         is_data = suffix and suffix not in (*_IMPORTED, *_OF_RUNS)
         if is_data and re.search(rb"(?<![\w.-])" + re.escape(name) + rb"(?![\w-])", whole):
             about = stamp(entry.path)
-            if about and about[3] <= _MOST_BYTES:
+            if about and about[3] <= _MOST_BYTES and not _is_written(name, whole):
                 found.append(Path(entry.path).read_bytes())
     return found
+
+
+_WRITES = re.compile(
+    rb"""\bopen\([^)\n]*["'][rbt]*[wax+]|\bwrite_(?:text|bytes)\(|\bFileHandler\("""
+    rb"""|\b(?:write|append)File|\bcreateWriteStream\(|>>"""
+)
+
+
+def _is_written(name: bytes, text: bytes) -> bool:
+    """Whether code seems to write a file, by its name or by a variable that holds it.
+
+    Such a file is a log or a cache of the grader: it changes with each verdict.
+    """
+    holders = re.findall(rb"(\w+)\s*=[^\n=]*" + re.escape(name), text)
+    wanted = re.compile(rb"|".join((re.escape(name), *(rb"\b%b\b" % word for word in holders))))
+    return any(_WRITES.search(line) and wanted.search(line) for line in text.splitlines())
 
 
 def _imported_names(content: bytes, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -393,7 +409,13 @@ def _named_files(content: bytes, path: Path) -> Iterator[Path]:
                 texts.append(file.read_bytes())
 
 
+_ABSOLUTE = re.compile(rb"""(?:^|(?<=[\s=!(,\[:])["']?)/[\w.+-]+(?:/[\w.+-]*)*""")
+
+
 def _named_in(text: bytes, folder: Path) -> Iterator[Path]:
+    # Folders of an absolute path, such as that of an interpreter, only happen to have these names.
+    own = os.fsencode(folder)
+    text = _ABSOLUTE.sub(lambda found: found[0].replace(own, b".") if own in found[0] else b"", text)
     for entry in entries(folder):
         name = re.escape(os.fsencode(entry.name))
         if entry.is_dir():
