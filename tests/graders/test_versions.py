@@ -277,7 +277,7 @@ def test_data_that_a_grader_names_is_part_of_its_version(tmp_path: Path, name: s
 
 @pytest.mark.parametrize(
     "code",
-    ["open('seen.txt', 'a').write(x)", "LOG = 'seen.txt'\nopen(LOG, mode='w')", "echo x >> seen.txt"],
+    ["open('seen.txt', 'a').write(x)", "A = 'seen.txt'\nopen(A, mode='w')", "x >> seen.txt"],
 )
 def test_a_file_that_a_grader_writes_is_not_part_of_its_version(tmp_path: Path, code: str) -> None:
     grader = tmp_path / "grader.py"

@@ -77,7 +77,7 @@ def named_data(folder: Path, texts: Iterable[bytes]) -> list[bytes]:
 
 
 _WRITES = re.compile(
-    rb"""\bopen\([^)\n]*["'][rbt]*[wax+]|\bwrite_(?:text|bytes)\(|\bFileHandler\("""
+    rb"""\bopen\([^)\n]*["'][rbt]*[wax+][rbt+]*["']|\bwrite_(?:text|bytes)\(|\bFileHandler\("""
     rb"""|\b(?:write|append)File|\bcreateWriteStream\(|>>"""
 )
 
@@ -415,7 +415,7 @@ _ABSOLUTE = re.compile(rb"""(?:^|(?<=[\s=!(,\[:])["']?)/[\w.+-]+(?:/[\w.+-]*)*""
 def _named_in(text: bytes, folder: Path) -> Iterator[Path]:
     # Folders of an absolute path, such as that of an interpreter, only happen to have these names.
     own = os.fsencode(folder)
-    text = _ABSOLUTE.sub(lambda found: found[0].replace(own, b".") if own in found[0] else b"", text)
+    text = _ABSOLUTE.sub(lambda m: m[0].replace(own, b".") if own in m[0] else b"", text)
     for entry in entries(folder):
         name = re.escape(os.fsencode(entry.name))
         if entry.is_dir():
