@@ -6,7 +6,7 @@ BIN    := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --reruns 1
 
-.PHONY: setup demo test test-all test-real test-browser test-ray test-container test-install test-recorded test-core lint bench golden plugin seed-coverage clean dist/assay.pyz
+.PHONY: setup demo test test-all test-rest test-real test-browser test-ray test-container test-install test-recorded test-core lint bench golden plugin seed-coverage clean dist/assay.pyz
 
 setup: $(STAMP)
 
@@ -20,13 +20,19 @@ demo: setup
 test: setup
 	@$(PYTEST) -m "not real and not browser and not ray and not container and not install and not recorded"
 
-# Ray's tests have processes of their own: what Ray loads into one breaks the forks of others there.
+# Ray's tests have a process of their own, because what Ray loads breaks the forks of others there.
+# They mostly wait, so they run beside the rest.
 test-all: setup
+	@$(MAKE) --no-print-directory -j2 test-ray test-rest
+
+test-rest: setup
 	@$(PYTEST) -m "not ray" $(ARGS)
+
+test-ray: setup
 	@$(PYTEST) -m ray -n 1
 
 # One part by its marker: make test-real, test-browser, test-ray, test-container, test-install, test-recorded.
-test-real test-browser test-ray test-container test-install test-recorded: setup
+test-real test-browser test-container test-install test-recorded: setup
 	@$(PYTEST) -m $(@:test-%=%)
 
 test-core: setup
