@@ -5,7 +5,10 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ALL = [path.stem for path in sorted(HERE.glob("*.py")) if not path.stem.startswith("__")]
+ALL = sorted(
+    [path.stem for path in HERE.glob("*.py") if not path.stem.startswith("__")]
+    + [path.parent.name for path in HERE.glob("*/__main__.py")]
+)
 
 
 def main() -> int:

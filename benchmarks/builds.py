@@ -12,12 +12,19 @@ import numpy as np
 
 from assay.compare.calibration import calibration_of
 from assay.errors import InputError
+from assay.pipeline.gate import settled_anchor
 from assay.stats.agreement import LabelledFile, clustered_rate, measure_agreement
 from assay.stats.distributions import Floats, Ints
 from assay.stats.drift import Drift, measure_drift
 from assay.stats.planning import Difficulty
 from assay.stats.rates import rate_interval
-from assay.stats.sequential import Look, decide_gate, judged_look, look_at_rates
+from assay.stats.sequential import (
+    Look,
+    SequentialDecision,
+    decide_gate,
+    judged_look,
+    look_at_rates,
+)
 from benchmarks.study import Study
 
 AGENT = Difficulty(0.8, 0.5)
@@ -52,19 +59,22 @@ def gate_outcome(
         done += 1
         for side, (pool, drift) in enumerate(sides):
             if side not in found:
-                outcome = _decide(_look(pool, drift, (passed, done)), margin, number == TRIALS)
-                found |= {side: outcome} if outcome != "go-on" else {}
+                look = _look(pool, drift, (passed, done))
+                decision = _decide(look, margin, number == TRIALS)
+                if side:
+                    decision = settled_anchor(decision, margin)
+                found |= {side: str(decision.outcome)} if decision.outcome != "go-on" else {}
         if "fail" in found.values() or len(found) == len(sides):
             break
     order = ("fail", "undecided", "pass")
     return min(found.values(), key=order.index), int(done.sum())
 
 
-def _decide(look: Look, margin: float, is_last: bool) -> str:
+def _decide(look: Look, margin: float, is_last: bool) -> SequentialDecision:
     decision = decide_gate(look, margin=margin, is_last=is_last)
     if decision.outcome == "go-on" and decision.repeats_are_idle:
         decision = decide_gate(look, margin=margin, is_last=True)
-    return str(decision.outcome)
+    return decision
 
 
 def _look(pool: Pool, drift: Drift, fresh: tuple[Ints, Ints]) -> Look:
@@ -191,7 +201,7 @@ def study_labels(rng: np.random.Generator, n_repeats: int) -> Iterator[Study]:
     The truth is the pass rate over all prompts such as these.
     """
     names = ("observed rate", "post-stratified rate", "Rogan-Gladen rate", "sensitivity")
-    studies = {name: Study(f"labels in clusters: {name}", "floor", n_repeats) for name in names}
+    studies = {name: Study(f"labels in clusters: {name}", "coverage", n_repeats) for name in names}
     for icc, n_labels, rate in product((0.2, 0.5), (50, 200), (0.6, 0.8)):
         held = np.zeros(4)
         for _ in range(n_repeats):

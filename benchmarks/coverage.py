@@ -49,9 +49,11 @@ from assay.stats.sequential import (
 )
 from assay.stats.verdict import GateName, judge_difference, judge_gate
 from benchmarks import verdicts
+from benchmarks.answers import study_answers
 from benchmarks.builds import study_builds, study_erosion, study_judge, study_labels
 from benchmarks.edits import study_edits
 from benchmarks.study import Study
+from benchmarks.year import study_year
 
 PROMPTS = (10, 20, 30, 50, 100, 200)
 RATES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -85,16 +87,14 @@ def main() -> None:
         "--quick", action="store_true", help="coarser grid, fewer repeats, averages not judged"
     )
     parser.add_argument("--seed", type=int, default=1)
-    names = ["sequential", "builds", "verdicts"]
-    parser.add_argument("--only", choices=names, help="run this part alone")
+    parser.add_argument("--only", choices=PARTS, help="run this part alone")
     options = parser.parse_args()
     settings = make_settings(options.seed, quick=options.quick)
     print(f"seed {options.seed}; n points of the grid, repeats at each, share found")
     head = f"{'n':>4} {'reps':>5} {'min':>6} {'mean':>6} {'max':>6}"
     print(f"{'study':<51} {head}  {'goal':<7} worst at")
     start, missed = time.perf_counter(), 0
-    parts = {"sequential": study_sequential, "builds": study_life, "verdicts": study_verdicts}
-    studies = parts.get(options.only, run_studies)
+    studies = PARTS.get(options.only, run_studies)
     for study in studies(settings):
         # A third of the coarse grid is n = 10, where intervals are widest: the goal for the average
         # was set for the full grid and means nothing here.
@@ -128,6 +128,18 @@ def run_studies(settings: Settings) -> Iterator[Study]:
     yield from study_pooled(settings)
     yield from study_verdicts(settings)
     yield from study_life(settings)
+    yield from answers_of(settings)
+    yield from years_of(settings)
+
+
+def answers_of(settings: Settings) -> Iterator[Study]:
+    """What verdicts say: benchmarks/answers.py."""
+    yield from study_answers(settings.rng, settings.n_null_pairs // 3)
+
+
+def years_of(settings: Settings) -> Iterator[Study]:
+    """The life of a repository: benchmarks/year.py."""
+    yield from study_year(settings.rng, max(5, settings.n_null_pairs // 75))
 
 
 def study_life(settings: Settings) -> Iterator[Study]:
@@ -793,6 +805,14 @@ def all_of_three(p: float, icc: float) -> float:
 def share(found: list[str], *wanted: str) -> float:
     return float(np.mean([code in wanted for code in found]))
 
+
+PARTS = {
+    "sequential": study_sequential,
+    "builds": study_life,
+    "verdicts": study_verdicts,
+    "answers": answers_of,
+    "year": years_of,
+}
 
 if __name__ == "__main__":
     main()

@@ -28,6 +28,8 @@ trap 'rm -rf "$scratch"' EXIT
 words=(--dev-bind / /)
 # Root stays root, with all that root may do: tests mount disks and start containers, Ray and bubblewrap.
 [ "$(id -u)" != 0 ] || words+=(--cap-add ALL)
+# Ray and podman keep memory here that outlives a killed process. HOME may be below it, so it is emptied first.
+words+=(--perms 1777 --tmpfs /dev/shm)
 n=0
 for place in /tmp /var/tmp "$HOME" "$cache"; do
   n=$((n + 1))
@@ -35,11 +37,9 @@ for place in /tmp /var/tmp "$HOME" "$cache"; do
   words+=(--bind "$scratch/$n" "$place")
 done
 chmod 1777 "$scratch/1" "$scratch/2"
-# Ray and podman keep memory here that outlives a killed process.
-words+=(--perms 1777 --tmpfs /dev/shm)
 keep() { # what is below one of the emptied folders and has to be seen all the same
   case $2 in
-    /tmp/* | /var/tmp/* | "$HOME"/* | "$cache"/*) words+=("$1" "$2" "$2") ;;
+    /tmp/* | /var/tmp/* | /dev/shm/* | "$HOME"/* | "$cache"/*) words+=("$1" "$2" "$2") ;;
   esac
 }
 IFS=: read -ra folders <<<"$PATH"

@@ -17,8 +17,9 @@ from typing import Any
 from tests.viewer.browser import chromium
 
 ROOT = Path(__file__).resolve().parents[1]
-SIZES = {"desktop": (1440, 900), "phone": (390, 800)}
+SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 PAGES = {
+    "first-screen": ("experiment", "#/"),
     "overview": ("captures", "#/"),
     "overview-trials": ("trials", "#/"),
     "prompts": ("captures", "#/prompts"),
@@ -30,7 +31,14 @@ PAGES = {
     "games": ("games", "#/"),
     "games-side-by-side": ("games", "#/beside/so01-v1/random/1/search/1"),
 }
-README = {"overview": "light", "trial": "light", "side-by-side": "light", "game": "dark"}
+README = {
+    "first-screen": "desktop-light",
+    "first-screen-phone": "phone-light",
+    "trial": "desktop-light",
+    "side-by-side": "desktop-light",
+    "game": "desktop-dark",
+}
+"""The pictures in docs/images, each of a page in this size and theme."""
 
 
 def main() -> None:
@@ -43,8 +51,8 @@ def main() -> None:
             if report in reports:
                 _take(browser, name, f"file://{reports[report]}{page}", target)
     if "--docs" in sys.argv:
-        for name, theme in README.items():
-            picture = target / f"{name}-desktop-{theme}.png"
+        for name, form in README.items():
+            picture = target / f"{name.removesuffix('-phone')}-{form}.png"
             shutil.copy(picture, ROOT / "docs" / "images" / f"{name}.png")
     print(target)
 
@@ -73,6 +81,7 @@ def _reports(target: Path) -> dict[str, Path]:
         "captures": _report(target / "captures.html", runs / "before.jsonl", runs / "after.jsonl"),
         "trials": _report(target / "trials.html", runs / "trials-a.jsonl", runs / "trials-b.jsonl"),
     }
+    made["experiment"] = _experiment(target)
     made["story"] = _report(target / "story.html", runs / "claude.jsonl", runs / "codex.jsonl")
     played = {player: _played(target / f"arc-{player}", player) for player in ("random", "search")}
     if all(played.values()):
@@ -80,6 +89,15 @@ def _reports(target: Path) -> dict[str, Path]:
         named = [f"{player}:{file}" for player, file in played.items()]
         made["games"] = _report(target / "games.html", *named)
     return made
+
+
+def _experiment(target: Path) -> Path:
+    """Measure the skill of the demo."""
+    made = target / "demo"
+    if not list(made.glob("experiments/*/*/report.html")):
+        demo = [sys.executable, "-m", "assay", "demo", "-o", made]
+        subprocess.run(demo, check=True, capture_output=True)
+    return next(iter(sorted(made.glob("experiments/*/*/report.html"))))
 
 
 def _played(store: Path, player: str) -> Path | None:

@@ -27,6 +27,7 @@ from typing import IO, Any
 
 import click
 import hypothesis
+import psutil
 import pytest
 
 from assay.cli.group import ENDING_SIGNALS, cli
@@ -62,8 +63,9 @@ def _ignore(number: int, frame: object) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Let python3 be an interpreter: pyenv's script in its place takes 0.15 s to find one.
 
-    The whole session, all workers included, has a cache folder of its own: what agents leave in
-    the workspaces there is of no use later. pip goes on to use that of the user. Signals that
+    The whole session, all workers included, has folders of its own for caches and temporary files,
+    in memory where there is room: what agents leave there is of no use later, and a disk would take
+    a fifth of the time. pip goes on to use its cache of the user. Signals that
     `make test &` in a script or `nohup make test` ignore are ignored here and nowhere below.
     """
     found = shutil.which("python3")
@@ -79,11 +81,28 @@ def pytest_configure(config: pytest.Config) -> None:
         before = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         os.environ.setdefault("PIP_CACHE_DIR", str(Path(before, "pip")))
         # Assay makes workspaces only where no agent files stand above, as they may in a HOME.
-        folder = tempfile.mkdtemp(prefix="assay-tests-", dir="/var/tmp")
-        os.environ["XDG_CACHE_HOME"] = os.environ["XDG_STATE_HOME"] = folder
+        folder = tempfile.mkdtemp(prefix="assay-", dir=_place_for_files())
+        os.environ["XDG_CACHE_HOME"] = os.environ["XDG_STATE_HOME"] = f"{folder}/cache"
+        os.environ["TMPDIR"] = f"{folder}/tmp"
+        for name in ("cache", "tmp"):
+            Path(folder, name).mkdir()
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         if config.getoption("numprocesses", default=None):
             config.pluginmanager.register(Watchdog())
+    # Before a test sets TMPDIR for itself: it is asked for once in each process.
+    tempfile.tempdir = os.environ["TMPDIR"]
+
+
+MEMORY_NEEDED = 6 << 30
+"""How much memory has to be free for the files of a whole session: they take less than 2 GB."""
+
+
+def _place_for_files() -> str:
+    shared = "/dev/shm"
+    if not os.access(shared, os.W_OK):
+        return "/var/tmp"
+    room = min(shutil.disk_usage(shared).free, psutil.virtual_memory().available)
+    return shared if room >= MEMORY_NEEDED else "/var/tmp"
 
 
 class Watchdog:
@@ -499,7 +518,7 @@ PIPE_BYTES = 1 << 20
 
 STARTS_NOTHING = {
     *("balance", "baseline", "calibrate", "compare", "export", "extract", "format", "init"),
-    *("plan", "raw", "report", "schemas", "skills", "summarize"),
+    *("explain", "plan", "raw", "report", "schemas", "skills", "summarize"),
 }
 """Commands that read and write files and start no process, unless a grader is given.
 
@@ -512,7 +531,7 @@ NEED_OWN_PROCESS = {"query", "view", "mock-model"}
 
 
 def _starts_nothing(words: list[str]) -> bool:
-    graders = any(word.startswith(("-g", "--grader", "--judge")) for word in words)
+    graders = any(word.startswith(("-g", "--grader", "--judge", "--with-model")) for word in words)
     loads_duckdb = any(".parquet" in word for word in words)
     return bool(words) and words[0] in STARTS_NOTHING and not (graders or loads_duckdb)
 
@@ -1107,8 +1126,8 @@ def ray_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with (
         _locked(lock),
         pytest.MonkeyPatch.context() as patch,
-        # Not below pytest's folder: the path of a socket has room for 107 bytes.
-        tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
+        # Not below the tests' folder: the path of a socket has room for 107 bytes.
+        tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as folder,
     ):
         patch.setenv("RAY_worker_niceness", "0")  # else all other tests come first
         # Not temp_dir=...: Cluster also writes its address into Ray's default folder, made or not.

@@ -26,7 +26,7 @@ def test_every_built_in_of_assay_can_be_loaded(group):
 
 
 def test_an_unknown_plugin_is_named_with_what_there_is():
-    with pytest.raises(PluginError, match="there is no adapter called 'nope'") as error:
+    with pytest.raises(PluginError, match="there is no agent called 'nope'") as error:
         plugins.adapter(PluginRef(name="nope"))
     assert "demo" in error.value.hint
 

@@ -27,6 +27,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -205,6 +206,7 @@ def enter(request: Request) -> None:
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
+    tempfile.tempdir = None  # of the last command, whose folder may be gone
     sys.path[0] = str(Path.cwd())
     open_streams()
     # The only value that a process makes of its own while it is loaded.

@@ -4,6 +4,8 @@ from assay.library.ab import ab as ab
 from assay.library.async_run import AsyncRun as AsyncRun
 from assay.library.async_run import arun as arun
 from assay.library.grading import grade as grade
+from assay.library.reading import Grade as Grade
+from assay.library.reading import Trial as Trial
 from assay.library.run import Run as Run
 from assay.library.run import run as run
 from assay.library.trials import Trials as Trials
@@ -13,7 +15,5 @@ from assay.library.verdict import Verdict as Verdict
 from assay.library.verdict import compare as compare
 from assay.library.worker import AssayWarning as AssayWarning
 from assay.library.worker import Progress as Progress
-from assay.records.capture import Grade as Grade
-from assay.records.trial import Trial as Trial
 
 __version__: str

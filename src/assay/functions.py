@@ -10,12 +10,15 @@ import textwrap
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from assay.errors import InputError, PluginError
 from assay.records.spec import FunctionCall
+
+if TYPE_CHECKING:
+    import asyncio
 
 PLUGIN = "function"
 """The name of the adapter and of the grader that call a function."""
@@ -41,7 +44,9 @@ def by_key(functions: Iterable[Callable[..., Any]]) -> dict[str, Callable[..., A
 
 def as_text(function: Callable[..., Any]) -> str:
     """Return what stands for a function where -s or -g would name an agent or a grader."""
-    (key,) = by_key([function])
+    # One that was sent here may have left its source behind, and would get another version.
+    sent = (key for key, one in known.items() if one is function)
+    key = next(sent, None) or next(iter(by_key([function])))
     return f"{PLUGIN}:{key}"
 
 
@@ -124,15 +129,21 @@ def _plain(value: Any) -> bytes:
         return repr(type(value)).encode()
 
 
+def new_runner() -> "asyncio.Runner":
+    """Return an event loop for async functions."""
+    import asyncio  # late: it takes 10 ms, and few functions are async
+
+    return asyncio.Runner()
+
+
 def answer_to(called: FunctionCall) -> str:
     """Call an agent's function and return its answer."""
     function = find(called.key)
     takes = inspect.signature(function).parameters
     value = function(called.text, **({"history": called.history} if "history" in takes else {}))
     if inspect.iscoroutine(value):
-        import asyncio
-
-        value = asyncio.run(value)
+        with new_runner() as runner:
+            value = runner.run(value)
     if not isinstance(value, str):
         msg = f"the agent returned {type(value).__name__}, and not a text"
         raise TypeError(msg)

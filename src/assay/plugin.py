@@ -94,6 +94,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     not those of this machine."""
     login: bool = False
     """Whether the agent's own HOME gets copies of the files in Command.login."""
+    tools: bool = True
+    """Whether the agent may use tools. A judge may not, because what it reads may be hostile: it is
+    started without tools and MCP servers, and never with permissions bypassed."""
     repetitive: bool = False
     """Whether the task needs the same call many times, as a game does: an agent that stops when it
     seems to go round in circles is to be told not to."""
@@ -408,11 +411,19 @@ class Host(Machine, Protocol):
     """What graders may ask for in addition: an agent's answer."""
 
     def ask(
-        self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
+        self,
+        agent: PluginRef,
+        text: str,
+        *,
+        cwd: str | None = None,
+        timeout_s: float = 60.0,
+        env: Sequence[str] = (),
     ) -> str:
-        """Put a question to an agent, in an empty folder unless cwd is given; return its answer.
+        """Put a question to an agent that has a HOME of its own and, of our variables, only those
+        that its adapter names and env; return its answer.
 
-        Raises PluginError when the agent fails.
+        It runs in an empty folder and without tools unless cwd is given, in the sandbox of the run
+        if that has one. Raises PluginError when the agent fails.
         """
         ...
 

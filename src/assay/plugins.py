@@ -10,13 +10,14 @@ from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_origin, get_type_hints
 
 import msgspec
 
 from assay.errors import InputError, PluginError
 from assay.plugin import Adapter, Benchmark, Executor, Grader
-from assay.records.rows import BOM, UNREADABLE, explain
+from assay.records.rows import UNREADABLE, decode_json, explain
 from assay.records.spec import PluginRef
 
 BUILT_IN = {
@@ -77,6 +78,12 @@ _OF_LIBRARY = {
     "assay.graders": {"function": "assay.graders.function:FunctionGrader"},
 }
 """What only a Python program can use; no list of plugins names these."""
+
+
+_NO_AGENTS = frozenset(
+    {"declared", "nop", "oracle", "random", "replay", "search", "shell", "simple"}
+)
+"""Adapters that stand in for an agent, or that have options of their own."""
 
 
 def adapter(ref: PluginRef) -> Adapter:
@@ -463,14 +470,19 @@ def names(group: str) -> list[str]:
     table = BUILT_IN.get(group, {})
     built_in = {name for name, target in table.items() if _is_present(target)}
     # The metadata of a wheel may still list a package that was removed from it.
-    return sorted({*built_in, *(_entry_points(group=group).names - table.keys())})
+    return sorted({*built_in, *(_metadata().entry_points(group=group).names - table.keys())})
 
 
-def _entry_points(**wanted: Any) -> Any:
+def package_version(name: str) -> str:
+    """Return the version of an installed package."""
+    return str(_metadata().version(name))
+
+
+def _metadata() -> ModuleType:
     # Late: loading this and reading all packages' metadata takes longer than `assay --help`.
-    from importlib.metadata import entry_points
+    from importlib import metadata
 
-    return entry_points(**wanted)
+    return metadata
 
 
 def _is_present(target: str) -> bool:
@@ -485,11 +497,7 @@ def _read_json(path: Path) -> Any:
         raise InputError(
             msg, hint="give -s a schema file or the name of an adapter (see: assay agents)"
         ) from error
-    try:
-        return msgspec.json.decode(text.removeprefix(BOM))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{path}: not JSON: {error}"
-        raise InputError(msg) from error
+    return decode_json(str(path), text)
 
 
 def _build(group: str, ref: PluginRef) -> Any:
@@ -517,11 +525,19 @@ def _load(group: str, name: str) -> Any:
 
 
 def _installed(group: str, name: str) -> str:
-    found: list[str] = sorted({entry.value for entry in _entry_points(group=group, name=name)})
+    found: list[str] = sorted(
+        {entry.value for entry in _metadata().entry_points(group=group, name=name)}
+    )
     if len(found) == 1:
         return found[0]
     if not found:
-        msg = f"there is no {group.removeprefix('assay.').removesuffix('s')} called {name!r}"
-        raise PluginError(msg, hint=f"installed: {', '.join(names(group)) or 'none'}")
+        from difflib import get_close_matches  # late: only for a wrong name
+
+        kind = group.removeprefix("assay.").removesuffix("s").replace("adapter", "agent")
+        msg = f"there is no {kind} called {name!r}"
+        known = [one for one in names(group) if kind != "agent" or one not in _NO_AGENTS]
+        close = get_close_matches(name, known, n=1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        raise PluginError(msg, hint=f"{meant}There are: {', '.join(known) or 'none'}")
     msg = f"{name!r} in {group} is provided by {' and '.join(found)}"
     raise PluginError(msg, hint="uninstall one of the two packages")

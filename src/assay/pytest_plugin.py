@@ -15,8 +15,8 @@ import assay
 
 if TYPE_CHECKING:
     from assay.library.evaluation import Evaluation
+    from assay.library.reading import Trial
     from assay.library.run import Run
-    from assay.records.trial import Trial
 
 _MARKER = (
     "assay(prompts, agent, graders, k, min_pass_rate, against, margin, undecided, **options): run "

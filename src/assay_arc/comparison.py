@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from assay.report.sentence import pair_sentence
 from assay.stats.means import estimate_mean_score
 from assay.stats.paired import PairedDifference, compare_scores
 from assay.stats.rates import Interval
@@ -476,12 +477,17 @@ def _pairs(entries: Sequence[ComparedRun], tolerance: float) -> list[RunPair]:
     pairs = []
     for other, paired in zip(entries[1:], compared, strict=True):
         p_value = next(adjusted) if paired.p_value is not None else None
-        names = (first.run.label, other.run.label)
-        verdict = judge_difference(
-            paired, margin=min(tolerance / 100, 0.99), adjusted_p=p_value, names=names
+        names, margin = (first.run.label, other.run.label), min(tolerance / 100, 0.99)
+        verdict = judge_difference(paired, margin=margin, adjusted_p=p_value)
+        words = pair_sentence(
+            names,
+            verdict,
+            paired,
+            margin=margin,
+            adjusted_p=p_value,
+            noun="game",
+            measure="of the score",
         )
-        # The statistics speak of prompts; here each is a game.
-        words = verdict.words.replace("prompts", "games").replace("prompt", "game")
         pairs.append(
             RunPair(
                 baseline_run_id=first.run.meta.run_id,

@@ -86,8 +86,6 @@ def _verdicts(comparison: Comparison, entries: Sequence[ComparedRun]) -> list[st
     lines = []
     for pair in comparison.pairs:
         paired, words, name = pair.paired, pair.verdict.words, labels[pair.current_run_id]
-        if several and pair.verdict.code == "not-enough-data":
-            words = f"{name} against {first}: {words}"
         lines.append(f"- **{escape(words)}**")
         if paired.difference is None:
             continue

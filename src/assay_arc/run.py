@@ -90,6 +90,7 @@ class ArcRun:
         retries: int,
         max_cost: float | None,
         rate_per_s: float | None,
+        longest_wait_s: float,
         executor: PluginRef,
     ) -> RunRequest:
         """Return what the run asks for. How it goes on may change when it is resumed."""
@@ -109,6 +110,7 @@ class ArcRun:
             cpus=options.cpus,
             retries=retries,
             rate_per_s=rate_per_s,
+            longest_wait_s=longest_wait_s,
             max_cost=max_cost,
             executor=executor,
             surroundings=Surroundings(

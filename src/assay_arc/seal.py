@@ -8,7 +8,6 @@ the store, nobody can write one.
 import hashlib
 import hmac
 import os
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,11 +15,12 @@ from typing import Any
 
 import msgspec
 
+from assay.records import signatures
 from assay.records.files import replaced_file
-from assay.records.private import write_private
 from assay.records.rows import UNREADABLE
 
 SEAL = "seal.json"
+_KEY = "arc-seal.key"
 SCHEMA = "assay-arc-seal/1"
 NO_SEAL = "nothing here says that Assay recorded it"
 OTHER_KEY = "it was sealed by another user or on another machine"
@@ -98,29 +98,13 @@ def file_sha256(path: Path) -> str | None:
 
 
 def key_path() -> Path:
-    """Where the key is: the user's folder for state, as the XDG specification says."""
-    root = os.environ.get("XDG_STATE_HOME") or ""
-    if not Path(root).is_absolute():
-        root = str(Path.home() / ".local" / "state")
-    return Path(root, "assay", "arc-seal.key")
+    """Where the key is."""
+    return signatures.key_path(_KEY)
 
 
 def sealing_key(*, make: bool = False) -> bytes | None:
     """The key of this user; None without one, or where none can be made."""
-    path = key_path()
-    with suppress(OSError):
-        if make and not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-            write_private(fresh, secrets.token_bytes(32))
-            try:
-                with suppress(FileExistsError):  # another process was first
-                    path.hardlink_to(fresh)
-            finally:
-                fresh.unlink()
-        key = path.read_bytes()
-        return key if len(key) == 32 else None
-    return None
+    return signatures.user_key(_KEY, make=make)
 
 
 def _key_id(key: bytes) -> str:

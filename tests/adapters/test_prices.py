@@ -50,7 +50,14 @@ def test_nothing_counted_has_no_cost() -> None:
 
 def test_reported_cost_is_kept() -> None:
     usage = Usage(input_tokens=1, cost_usd=7.0, cost_source="reported")
-    assert with_cost("gpt-5", usage) is usage
+    found = with_cost("gpt-5", usage)
+    assert (found.cost_usd, found.cost_source) == (7.0, "reported")
+    assert found.estimated_usd == pytest.approx(1.25e-6)
+    # A part that has no price leaves nothing to compare the sum with.
+    both = found.plus(Usage(input_tokens=1, cost_usd=1.0, cost_source="reported"))
+    assert both.cost_usd == 8.0
+    assert isinstance(both.estimated_usd, float)
+    assert both.estimated_usd < 0
     assert with_cost("gpt-5", used(input_tokens=MILLION)).cost_source == "estimated"
 
 

@@ -103,8 +103,18 @@ if is_among("LIKE_LOST") or (is_among("LIKE_LOST_ONCE") and not os.path.exists(o
          result="API Error: 529 overloaded", usage={}, total_cost_usd=0)  # fmt: skip
     sys.exit(1)
 answer = "crash" if is_among("LIKE_CRASHES") else "no idea" if is_among("LIKE_FAILS") else answer
+uses = [("Skill", {"skill": name}) for name in sorted(skills)]
+uses += [(f"mcp__{name}__look", {}) for name in servers]
+for number, (tool, given) in enumerate(() if os.environ.get("LIKE_UNUSED") else uses):
+    call = f"call-{number}"
+    used = {"type": "tool_use", "id": call, "name": tool, "input": given}
+    emit(type="assistant", message={"role": "assistant", "model": model, "content": [used]})
+    done = {"type": "tool_result", "tool_use_id": call, "content": "Done."}
+    emit(type="user", message={"role": "user", "content": [done]})
 emit(type="assistant", message={"role": "assistant", "model": model,
      "content": [{"type": "text", "text": answer}]})  # fmt: skip
+if os.environ.get("LIKE_DELETES"):
+    os.system("rm -rf .claude")
 # A thousand tokens of this model cost a cent and a half.
 tokens = int(os.environ.get("LIKE_TOKENS", "5"))
 emit(type="result", subtype="success", is_error=False, num_turns=1, result=answer,

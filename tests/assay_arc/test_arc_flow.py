@@ -382,7 +382,7 @@ def test_a_person_plays_from_a_pipe(tmp_path, monkeypatch):
 def test_wrong_usage_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert arc("run").code == 2
-    assert "there is no adapter called 'nobody'" in arc("run", "nobody", "--games", "ky01").out
+    assert "there is no agent called 'nobody'" in arc("run", "nobody", "--games", "ky01").out
     assert "Game zz77 not found" in arc("run", "random", "--games", "zz77").out
     assert "the seed must be a number" in arc("run", "random:x", "--games", "ky01").out
     assert arc("run", "random", "--resume", "latest").code == 2

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.report.test_html import blocks
 
 import assay as library
 from assay.stats.sequential import FEWEST_UNITS
@@ -101,10 +102,12 @@ def test_a_skill_that_helps(ab: Ab, project: Project) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("arms differ in: skill relnotes (")
     assert lines[0].endswith("), nothing else")
-    assert lines[1].startswith("relnotes helps: +1.00 (")
-    assert "in 32 of 32 planned trials, $" in lines[1]
-    assert lines[2] == f"Report: {project.run.relative_to(project.folder)}/report.html"
-    assert lines[3].startswith("Look first at prompt p")
+    assert lines[1].startswith("relnotes helps: 0 % → 100 % of ")
+    assert "It was used in 16 of 16 trials. Costs as much ($0.000075 a prompt)" in lines[1]
+    assert lines[2].startswith("32 of 32 planned trials, $")
+    folder = project.run.relative_to(project.folder)
+    assert lines[-2] == f"Report: {folder}/report.html"
+    assert lines[-1].startswith(f"Next: assay view {folder}. Look first at prompt p")
     assert "relnotes against control: skill relnotes" in done.stderr
     verdict = project.verdict()
     assert verdict["valid"] is True
@@ -117,7 +120,7 @@ def test_a_skill_that_helps(ab: Ab, project: Project) -> None:
     assert not [name for name in made if name.endswith(".partial")]
     # Above the verdict, everywhere.
     short = (project.run / "verdict.md").read_text()
-    assert short.index("arms differ in: skill relnotes") < short.index("relnotes is better")
+    assert short.index("arms differ in: skill relnotes") < short.index("relnotes helps")
 
     # The arms are interleaved in private folders.
     started = [Path(folder) for folder in project.started]
@@ -139,7 +142,7 @@ def test_without_a_file(ab: Ab, project: Project) -> None:
     args = ("prompts.jsonl", "-s", AGENT, "-g", "contains", "-k", "2")
     done = ab(*args, "--with", "skill=skills/relnotes")
     assert done.code == 0, done.stderr
-    assert "relnotes helps: +1.00" in done.stdout
+    assert "relnotes helps: 0 % → 100 % of " in done.stdout
     assert project.run.parent.name == "relnotes"
 
 
@@ -159,7 +162,7 @@ def test_other_treatments(ab: Ab, project: Project, option: str, hint: str, arm:
     project.write("servers.json", json.dumps({"mcpServers": {"adder": {"command": "true"}}}))
     done = ab("prompts.jsonl", "-s", AGENT, "-g", "contains", "-k", "1", "--with", option)
     assert done.code == 0, done.stdout
-    assert f"{arm} helps: +1.00" in done.stdout
+    assert f"{arm} helps: 0 % → 100 % of " in done.stdout
     assert ", nothing else" in done.stdout
 
 
@@ -226,7 +229,7 @@ def test_two_versions_of_a_skill_are_compared(ab: Ab, project: Project, old: str
     assert found[1] != found[2]
     assert "new against old: skill v2/relnotes (control: v1/relnotes)" in done.stderr
     if "fig" in old:
-        assert "new helps: +1.00" in done.stdout
+        assert "new helps: 0 % → 100 % of " in done.stdout
 
 
 def test_two_versions_that_are_the_same_or_mixed_up_are_invalid(ab: Ab, project: Project) -> None:
@@ -282,6 +285,24 @@ def test_what_prompts_put_into_the_workspace_belongs_to_the_proof(
         assert "by the files or the set-up of prompt p" in done.stdout
 
 
+@pytest.mark.parametrize("row", [{"files": {"a.txt": "1"}}, {"setup": "touch a.txt"}])
+def test_an_agent_that_deletes_its_treatment_spoils_nothing(
+    ab: Ab, project: Project, row: dict[str, Any]
+) -> None:
+    rows = ({"id": f"p{i}", "input": f"{i}?", "hint": "plum", **row} for i in range(3))
+    project.write("prompts.jsonl", "".join(json.dumps(one) + "\n" for one in rows))
+    experiment = project.experiment(SKILL_ARMS, k=1)
+    done = ab(experiment, "--keep-workspaces", "all", env={"LIKE_DELETES": "1"})
+    assert "INVALID" not in done.stdout + done.stderr
+    assert project.verdict()["valid"] is True
+    # Workspaces of a run that is gone are no evidence about the next one.
+    shutil.rmtree(project.folder / "experiments")
+    n_before = len(project.started)
+    again = ab(experiment, "--keep-workspaces", "all")
+    assert "INVALID" not in again.stdout + again.stderr
+    assert len(project.started) == n_before + 6
+
+
 def test_a_grader_that_fails_is_named_before_the_rest(ab: Ab, project: Project) -> None:
     grader = "#!/usr/bin/env python3\nimport os\nif not os.path.exists('ok'): raise SystemExit(1)\n"
     grader += 'print(\'{"pass": true, "score": 1}\')\n'
@@ -303,7 +324,7 @@ def test_trials_that_crash_are_said(ab: Ab, project: Project) -> None:
     words = ("prompts.jsonl", "--shell", crash, "--with", "skill=skills/relnotes", "-k", "1")
     done = ab(*words, "-g", "contains")
     assert done.code == 4, done.stderr
-    assert "relnotes: UNHEALTHY (relnotes: all 3 trials failed alike: agent crashed)" in done.stdout
+    assert "UNHEALTHY (relnotes: all 3 trials failed alike: agent crashed)" in done.stdout
     assert "Warning: 1 of 1 trial of relnotes failed (agent crashed: " in done.stderr
     assert "3 of 3 trials of relnotes failed (agent crashed: " in done.stdout
 
@@ -392,7 +413,7 @@ def test_a_changed_skill_runs_only_its_own_arm_again(ab: Ab, project: Project) -
     first = project.runs[0].relative_to(project.folder / "experiments")
     other = project.runs[1].relative_to(project.folder / "experiments")
     assert f"6 trials reused from {first}" in done.stdout.replace(str(other), str(first))
-    assert "in 12 of 12 planned trials (6 reused)" in done.stdout
+    assert "12 of 12 planned trials (6 reused)" in done.stdout
     assert len(project.started) == 18
 
 
@@ -418,7 +439,7 @@ def test_a_changed_grader_grades_the_finished_trials_again(ab: Ab, project: Proj
     assert done.code == 0, done.stderr
     assert len(project.started) == 12, "agents were started again"
     assert "graded again" in done.stderr
-    assert "in 12 of 12 planned trials (12 reused)" in done.stdout
+    assert "12 of 12 planned trials (12 reused)" in done.stdout
     assert "12 trials reused from relnotes/" in done.stdout
     assert (old / "relnotes.jsonl").read_bytes() == before
     (new,) = (path for path in project.runs if path != old)
@@ -473,7 +494,7 @@ def test_an_interrupted_regrade_goes_on(
     assert done.code == 0, done.stderr
     assert len(project.started) == 12
     assert len(notes.read_text()) <= 12 + 2, "what was graded was graded again"
-    assert "in 12 of 12 planned trials (12 reused)" in done.stdout
+    assert "12 of 12 planned trials (12 reused)" in done.stdout
 
 
 def test_a_trial_that_cannot_be_graded_again_is_run_again(ab: Ab, project: Project) -> None:
@@ -507,7 +528,7 @@ def test_a_fixed_grader_grades_what_it_could_not_before(ab: Ab, project: Project
 
 def test_expectations_of_prompts_that_change_grade_again(ab: Ab, project: Project) -> None:
     words = ("prompts.jsonl", "-s", AGENT, "-k", "1", "--with", "skill=skills/relnotes")
-    for word, n_helped in (("plum", "+1.00"), ("quince", "+0.00")):
+    for word, n_helped in (("plum", "+100 points"), ("quince", "0 points")):
         rows = [{"id": f"p{i}", "input": "?", "expect": {"contains": word}} for i in range(2)]
         project.write("prompts.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
         done = ab(*words)
@@ -519,7 +540,7 @@ def test_more_trials_reuse_those_that_are_there(ab: Ab, project: Project) -> Non
     project.write_prompts(3)
     ab(project.experiment(SKILL_ARMS))
     done = ab(project.experiment(SKILL_ARMS, k=3))
-    assert "in 18 of 18 planned trials (12 reused)" in done.stdout, done.stderr
+    assert "18 of 18 planned trials (12 reused)" in done.stdout, done.stderr
     assert len(project.started) == 18
 
 
@@ -539,7 +560,7 @@ def test_kill_9_and_the_same_command_goes_on(
     assert len(kept(project)) >= before - 2 - 2, "finished trials were lost"
     done = ab(file, "-j", "2")
     assert done.code == 0, done.stderr
-    assert "in 24 of 24 planned trials" in done.stdout
+    assert "24 of 24 planned trials" in done.stdout
     # Only what was running when it was killed was started a second time.
     assert 24 <= len(project.started) <= 24 + 2 + 2
     numbers = [
@@ -588,10 +609,10 @@ def test_a_budget_ends_the_run_and_a_higher_one_goes_on(ab: Ab, project: Project
     assert done.code == 0, done.stderr
     n_first = len(project.started)
     assert n_first * 0.015 <= 0.1 + 0.015
-    assert f"in {n_first} of 32 planned trials, $" in done.stdout
+    assert f"{n_first} of 32 planned trials, $" in done.stdout
     assert "The same command with a higher budget runs the rest." in done.stderr
     again = ab(project.experiment(SKILL_ARMS, 'budget = 1.0\nuntil = "k"'), env=env)
-    assert "in 32 of 32 planned trials, $0.48" in again.stdout, again.stderr
+    assert "32 of 32 planned trials, $0.48" in again.stdout, again.stderr
     assert len(project.started) == 32
 
 
@@ -629,7 +650,7 @@ def test_several_arms_are_each_compared_with_the_control(ab: Ab, project: Projec
     assert done.code == 0, done.stdout
     assert "relnotes differs from control in: skill relnotes (" in done.stdout
     assert "peach differs from control in: instructions v2.md (" in done.stdout
-    assert "relnotes helps: +1.00" in done.stdout
+    assert "relnotes helps: 0 % → 100 % of " in done.stdout
     assert project.verdict()["verdicts"]["relnotes"] == "better"
     assert project.verdict()["verdicts"]["peach"] != "better"
 
@@ -785,10 +806,10 @@ class TestUntilDecided:
         assert done.code == 0, done.stderr
         n = len(project.started)
         assert 2 * FEWEST_UNITS <= n < 60
-        assert "relnotes helps: +1.00 (" in done.stdout
-        assert f"in {n} of 120 planned trials" in done.stdout
+        assert "relnotes helps: 0 % → 100 % of " in done.stdout
+        assert f"{n} of 120 planned trials" in done.stdout
         assert project.verdict()["decisions"]["relnotes"]["outcome"] == "better"
-        assert "relnotes is better than control" in (project.run / "verdict.md").read_text()
+        assert "relnotes helps: 0 % → 100 % of" in (project.run / "verdict.md").read_text()
         again = ab(file)
         first, second = (re.sub(r"\d+ seconds", "", text) for text in (done.stdout, again.stdout))
         assert first == second
@@ -807,7 +828,9 @@ class TestUntilDecided:
         project.write_prompts(20, hint="nobody knows")
         file = project.experiment(SKILL_ARMS, 'until = "decided"\neffect = 0.4', k=2)
         done = ab(file)
-        assert "relnotes makes no difference of 0.4 or more: +0.00 (" in done.stdout, done.stdout
+        assert "relnotes makes no difference of 40 points or more: 0 % → 0 % of " in done.stdout, (
+            done.stdout
+        )
         assert len(project.started) < 80
 
     def test_few_prompts_run_all_trials(self, ab: Ab, project: Project) -> None:
@@ -831,13 +854,24 @@ def test_ablation_gives_the_effect_of_each_treatment(ab: Ab, project: Project) -
     words = ("--with", "skill=skills/relnotes", "--with", "instructions=v2.md", "--ablate")
     done = ab("prompts.jsonl", "-s", AGENT, "-g", "contains", "-k", "1", *words)
     assert done.code == 0, done.stderr
-    assert "Main effects on the pass rate, from 4 combinations:" in done.stdout
-    lines = [line.strip() for line in done.stdout.splitlines()]
-    relnotes, v2 = (next(line for line in lines if line.startswith(n)) for n in ("reln", "v2"))
-    assert relnotes.startswith("relnotes: +1.00 (")
-    assert v2.startswith("v2: +0.00 (")
+    words, relnotes, v2, both = project.verdict()["sentences"]
+    assert re.match(
+        r"relnotes matters \(\+100 points, \+\d+ to \+100\); v2 does not show an ", words
+    )
+    alone = "together not shown to be more than relnotes alone (0 points, -"
+    assert alone in words
+    assert re.fullmatch(r"  relnotes {16}\| *-*o \+100 \(\+\d+ to \+100\)", relnotes), relnotes
+    assert re.fullmatch(r"  v2 +-+o-+ +0 \(-\d+ to \+\d+\)", v2), v2
+    assert {arm.stem for arm in project.run.glob("*.jsonl")} == {
+        "control", "relnotes", "v2", "relnotes+v2"
+    }  # fmt: skip
     assert len(project.started) == 4 * 8
-    assert project.verdict()["sentences"][1:3] == [f"  {relnotes}", f"  {v2}"]
+    short = (project.run / "verdict.md").read_text()
+    page = blocks((project.run / "report.html").read_text())["index"].decode()
+    for text in (done.stdout, short.replace("\\", ""), page):
+        assert "relnotes matters (" in text
+        assert alone in text
+    assert both.startswith("relnotes and v2 are not shown to change each other's effect (0 points,")
 
 
 def test_a_matrix_is_a_leaderboard(ab: Ab, project: Project) -> None:
@@ -849,7 +883,26 @@ def test_a_matrix_is_a_leaderboard(ab: Ab, project: Project) -> None:
     assert {line.split()[1] for line in ranked[:2]} == {
         "claude-sonnet-4-5+relnotes:", "claude-opus-4-1+relnotes:"
     }  # fmt: skip
-    assert [line.split()[2] for line in ranked] == ["100%", "100%", "0%", "0%"]
+    assert [line.split()[2] for line in ranked] == ["100", "100", "0", "0"]
+    told = " ".join(done.stdout.split())
+    assert told.count(" % expected, the best with a chance of ") == 4
+    assert "the best with a chance of 5" in told, "of two that are alike each in half of the cases"
+
+
+def test_an_unhealthy_arm_is_not_ranked_and_leaves_no_effects(ab: Ab, project: Project) -> None:
+    project.write("v2.md", "Be brief.")
+    words = ("prompts.jsonl", "-s", AGENT, "-g", "contains", "-k", "1", "--retries", "0")
+    env = {"LIKE_LOST": "3? 7?"}  # of the arms with the skill
+    done = ab(*words, "--matrix", "skill=none,skills/relnotes", env=env)
+    assert done.code == 4, done.stderr
+    assert (
+        "relnotes: not ranked: UNHEALTHY: 25% of the planned trials are not measured" in done.stdout
+    )
+    both = ("--with", "skill=skills/relnotes", "--with", "instructions=v2.md", "--ablate")
+    done = ab(*words, *both, env=env)
+    assert done.code == 4, done.stderr
+    assert "UNHEALTHY" in done.stdout
+    assert "matters" not in done.stdout
 
 
 def test_prompts_may_bring_graders_files_and_workspaces(ab: Ab, project: Project) -> None:
@@ -865,7 +918,7 @@ def test_prompts_may_bring_graders_files_and_workspaces(ab: Ab, project: Project
     assert done.code == 0, done.stdout + done.stderr
     assert "arms differ in: skill relnotes (" in done.stdout
     assert ", nothing else" in done.stdout
-    assert "relnotes helps: +1.00 (" in done.stdout
+    assert "relnotes helps: 0 % → 100 % of " in done.stdout
     assert all((Path(folder) / "notes.txt").exists() for folder in project.started)
     assert ab("status", "--check").code == 0
     project.write("small/notes.txt", "New.")
@@ -1027,3 +1080,20 @@ def test_what_an_agent_remembers_in_home_does_not_reach_the_other_arm(
             output=tmp_path / "experiments",
         )
         assert verdict.difference == 1.0
+
+
+def test_a_skill_that_is_never_used_is_the_headline(ab: Ab, project: Project) -> None:
+    words = ("prompts.jsonl", "-s", AGENT, "--with", "skill=skills/relnotes", "-k", "1")
+    offered = ab(*words, "-g", "contains", "-o", "offered", env={"LIKE_UNUSED": "1"})
+    told = " ".join(offered.stdout.split())
+    assert "relnotes helps: 0 % → 100 % of" in told, "its description can be enough"
+    assert "It was never used in 8 trials: only the offer of it can have made the diff" in told
+    done = ab(*words, "-g", "contains:nothing", env={"LIKE_UNUSED": "1"})
+    assert done.code == 0, done.stderr
+    told = "relnotes was never used in 8 trials: nothing was tested; `assay trigger` shows why. "
+    (sentence,) = project.verdict()["sentences"]
+    assert sentence.startswith(told)
+    assert sentence in done.stdout
+    assert "Both arms fail everything" in sentence
+    assert project.verdict()["proof"]["uses"][0]["used"] == 0
+    assert "Next: assay trigger skills/relnotes --cases CASES -s AGENT" in done.stdout

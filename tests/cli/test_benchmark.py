@@ -106,7 +106,7 @@ def test_trials_of_a_benchmark_resume(run: Any, tmp_path: Path) -> None:
         (
             ["--benchmark", "nope"],
             1,
-            "no benchmark called 'nope'\n  installed: arc, harbor, inspect-log, ledger",
+            "no benchmark called 'nope'\n  There are: arc, harbor, inspect-log, ledger",
         ),
         (
             ["--benchmark", "ledger:size=3"],

@@ -321,3 +321,51 @@ def test_stream_mode_resumes_the_agents_own_session(
     assert [step["turn"] for step in row["trajectory"]] == [1, 2, 3]
     assert row["metadata"]["turnCount"] == 3
     assert row["output"] == "$& {{input}}"
+
+
+LYING_ABOUT_COST = """#!/usr/bin/env python3
+import sys
+used = '"inputTokens": 1000000, "outputTokens": 0, "costUSD": ' + sys.argv[-1]
+print('{"type": "result", "subtype": "success", "is_error": false, "result": "ok", '
+      '"model_usage_since_last_result": {"claude-opus-4-1": {' + used + '}}}')
+"""
+
+
+def test_a_cost_is_believed_only_if_it_can_be_true(
+    assay: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    """By the price table, these tokens cost 15 dollars."""
+    (tmp_path / "claude").write_text(LYING_ABOUT_COST)
+    (tmp_path / "claude").chmod(0o755)
+    (tmp_path / "prices.json").write_text(
+        '{"asOf": "2026-01-01", "models": {"claude-opus-4-1": {"input": 15, "output": 75}}}'
+    )
+    impossible = ("-5", "1e308", "1000.01", "null", "-0.0001", "1" + "0" * 400)
+    words = ("-s", f"claude:{tmp_path}/claude")
+    env = {"ASSAY_PRICES": str(tmp_path / "prices.json")}
+    done = assay("capture", prompts(*impossible, "15", "7", "31"), *words, env=env)
+    *unknown, right, low, high = done.rows
+    for row in unknown:
+        assert "costUsd" not in row["usage"], row
+        [warning] = row["warnings"]
+        assert "cannot be true (negative, not finite or more than $1,000 for a call)" in warning
+        assert warning.endswith("by its tokens it is about $15.0000")
+    assert right["usage"]["costUsd"] == 15
+    assert "estimatedUsd" not in right["usage"]
+    assert "warnings" not in right
+    for row, cost in ((low, 7), (high, 31)):
+        assert (row["usage"]["costUsd"], row["usage"]["estimatedUsd"]) == (cost, 15)
+        assert row["warnings"] == [
+            f"the agent reports a cost of ${cost}.0000; by its tokens it is about $15.0000"
+        ]
+    # Nor are tokens, which would make `compare` refuse the whole file.
+    tokens = '1, "cacheReadInputTokens": -7, "thinkingTokens": 9e12'
+    [row] = assay("capture", prompts(tokens), *words, env=env).rows
+    assert not {"cacheReadTokens", "reasoningTokens"} & {*row["usage"]}
+    assert "number of tokens cannot be true" in row["warnings"][-1]
+    # What is unknown counts in a budget as much as the limit foresees for a trial.
+    limited = assay("capture", prompts(*["-5"] * 6), *words, "--max-cost", "3", env=env)
+    assert len(limited.rows) == 6
+    stopped = assay("capture", prompts("2", *["-5"] * 6), *words, "--max-cost", "5", env=env)
+    assert len(stopped.rows) == 3, stopped.stderr  # the last began with a dollar left
+    assert "Stopped at --max-cost 5" in stopped.stderr

@@ -181,7 +181,7 @@ def test_json_is_the_form_for_programs(assay: Callable, run: Callable):
 def test_markdown_by_option_and_by_ending(assay: Callable, run: Callable, tmp_path: Path):
     a, b = run("a.jsonl", 9, 3), run("b.jsonl", 9, 5)
     said = assay("compare", a, b, "--format", "markdown")
-    assert said.stdout.startswith("# Comparison\n\n**not enough data")
+    assert said.stdout.startswith("# Comparison\n\n**It is not decided whether b is better than")
     for name in ("new/report.md", "report.markdown"):
         assert assay("compare", a, b, "-o", tmp_path / name).stdout == ""
         assert (tmp_path / name).read_text() == said.stdout
@@ -341,7 +341,6 @@ def test_rows_of_the_pipeline_are_accepted(report: Callable, tmp_path: Path):
         ({"score": {"pass": True, "score": 7}}, "a score must lie in 0..1, got 7"),
         ({"score": {"pass": True, "score": -0.5}}, "a score must lie in 0..1, got -0.5"),
         ({"timing": {"total": -5}}, "a duration cannot be negative, got -5"),
-        ({"usage": {"costUsd": -1}}, "a cost cannot be negative"),
         ({"timing": {"total": 1e300}}, "a duration of 1e+300 is not a measurement"),
         ({"timing": {"total": 1, "firstResponse": 1e300}}, "a first response of 1e+300"),
         ({"usage": {"costUsd": 1e300}}, "a cost of 1e+300 is not a measurement"),
@@ -740,7 +739,8 @@ def test_a_growing_run_can_be_judged_after_every_batch(
         "intervals and p-values of the tables hold for one look; the gate holds at every look"
     ]
     (verdict,) = told["verdict"]
-    assert verdict["words"] == f"{outcome}: {gate['words']}"
+    assert verdict["code"] == {"pass": "same", "fail": "worse"}.get(outcome, "not-enough-data")
+    assert re.search(r"interval [-+]\d+ to [-+]\d+ at every look\)", verdict["words"])
     assert told["pairs"][0]["verdict"]["words"] == verdict["words"]
     said = outcome.replace("-", " ")
     assert f"b against a: {said} ({gate['words']}); {used['words']}" in done.stderr
@@ -759,7 +759,8 @@ def test_what_was_not_measured_withholds_a_sequential_pass(assay: Callable, run:
         del row["score"]
     done = assay("compare", a, write(b, rows), *SEQUENTIAL)
     assert done.code == 4
-    assert "if all that was not measured had failed: the difference would be -0.090" in done.stderr
+    told = "if all that was not measured had failed: the difference would be -9.0 points"
+    assert told in done.stderr
 
 
 def test_prompts_in_the_order_of_the_file_pass_only_when_all_have_run(

@@ -334,3 +334,28 @@ def test_a_container_has_one_image_for_all_harbor_tasks_of_a_run(
     done = assay(*words, env=podman)
     assert done.code == 1
     assert "different images" in done.stderr
+
+
+STREAMS = (
+    "os.ftruncate(4, 10 << 40)",
+    "os.ftruncate(5, 10 << 40)",
+    "os.fchmod(4, 0o4755)",
+    "os.fchown(5, 1234, 1234)",
+    "os.posix_fallocate(4, 0, 700 << 20)",
+    "os.lseek(4, 9 << 40, 0)",
+)
+"""What an agent does to its stdout and stderr; here they are pipes of the runtime, so it fails."""
+
+
+def test_the_streams_of_a_container_are_out_of_its_reach(
+    told: Callable, tmp_path: Path, podman: dict[str, str]
+) -> None:
+    lines = "".join(f"try:\n  {one}\nexcept OSError: print('refused')\n" for one in STREAMS)
+    (tmp_path / "w.template").mkdir()
+    (tmp_path / "w.template/hostile.py").write_text(f"import os\n{lines}")
+    text = "python3 -S hostile.py 4>>/proc/$$/fd/1 5>>/proc/$$/fd/2"
+    row = told(text, "--workspace-template", "w.template", "--raw-dir", "raw")
+    assert "failure" not in row, row
+    assert row["output"].count("refused") == 5, "a pipe can be given another mode"
+    for file in filter(Path.is_file, (tmp_path / "raw").rglob("*")):
+        assert (file.stat().st_mode & 0o7777, file.stat().st_size < 9999) == (0o644, True)

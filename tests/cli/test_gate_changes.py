@@ -82,6 +82,41 @@ def test_a_reworded_prompt_is_set_aside_and_the_rest_is_judged(place: Path, assa
     assert broken.code == 3, broken.stderr
 
 
+@pytest.mark.parametrize("key", ["want", "category"])
+def test_metadata_that_a_grader_reads_is_what_it_expects(tmp_path: Path, assay: Callable, key: str):
+    rule = f"trial.output == trial.metadata[{key!r}]"
+    rows = [{"id": f"p{n}", "input": "say", "metadata": {key: "say"}} for n in range(N)]
+    write_prompts(tmp_path, rows)
+    write_grader(tmp_path, rule)
+    assert measure(assay, tmp_path, "-k", "1", "-o", tmp_path / "baseline.jsonl").code == 0
+    rows[4]["metadata"] = {key: "no"}
+    write_prompts(tmp_path, rows)
+    done = gated(assay, tmp_path)
+    assert done.code == 0, done.stderr
+    assert "39 prompts judged, 1 prompt (p4) set aside" in done.stderr
+    write_prompts(tmp_path, [row | {"metadata": {key: "no"}} for row in rows])
+    assert gated(assay, tmp_path, agent="echo no").code == 4
+    measure(assay, tmp_path, "-k", "1", "-o", tmp_path / "bad.jsonl", agent="echo no")
+    compared = assay("compare", tmp_path / "baseline.jsonl", tmp_path / "bad.jsonl", "-f", "json")
+    words = json.loads(compared.stdout)["verdict"][0]["words"]
+    assert "cannot be compared" in words
+    assert "another right answer is expected" in words
+
+
+def test_metadata_that_no_grader_reads_can_change(tmp_path: Path, assay: Callable):
+    write_prompts(tmp_path, prompts())
+    for name, group in (("baseline", "a"), ("new", "b")):
+        write_prompts(tmp_path, [row | {"metadata": {"category": group}} for row in prompts()])
+        done = assay(
+            "trials", tmp_path / "prompts.jsonl", "--shell", 'echo "$PROMPT"', "-g", "contains",
+            "-k", "1", "-o", tmp_path / f"{name}.jsonl",
+        )  # fmt: skip
+        assert done.code == 0
+    both = (tmp_path / "baseline.jsonl", tmp_path / "new.jsonl")
+    verdict = json.loads(assay("compare", *both, "-f", "json").stdout)["verdict"][0]
+    assert "cannot be compared" not in verdict["words"]
+
+
 def test_many_changes_need_somebody_who_accepts_them(place: Path, assay: Callable):
     rows = prompts()[: N - 8]
     rows[0]["input"] = "another question"
@@ -177,4 +212,4 @@ def test_terminal_and_comment_show_the_same_interval_if_nothing_is_decided(
     both = (f"main:{place / 'baseline.jsonl'}", f"new:{place / 'new.jsonl'}")
     shown = assay("report", *both, "--sequential", "--margin", "0.2", "-f", "markdown").stdout
     assert f"{low:+.1f} to {high:+.1f} at every look" in shown
-    assert f"{low / 100:+.3f} to {high / 100:+.3f} at every look" in done.stderr
+    assert f"{low:+.1f} to {high:+.1f} points at every look" in done.stderr

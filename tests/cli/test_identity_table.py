@@ -81,7 +81,7 @@ class Project:
 
     def trials(self, output: str, *more: str) -> Any:
         graders = ["-g", "contains", "-g", "./judge.sh", "--workspace-template", "tpl"]
-        return self.run("trials", "prompts.jsonl", *self.agent, *graders, "-q", "-o", output, *more)
+        return self.run("trials", "prompts.jsonl", *self.agent, *graders, "-o", output, *more)
 
     def ab(self, *more: str) -> Any:
         graders = ["-g", "contains", "-g", "./judge.sh", "--with", "skill=skills/s", "-k", "1"]
@@ -161,7 +161,7 @@ TABLE = {
 }
 USES = {"MCP script": _use_servers, "agent version": _use_version}
 STATUS_WORDS = {"template": "tpl", "hint": "prompts.jsonl", "prompt file": "prompts.jsonl"}
-STATUS_WORDS |= {"set-up script": "prompt", "skill": "skills/s"}
+STATUS_WORDS |= {"set-up script": "1 prompt has changed: p0", "skill": "skills/s"}
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -254,6 +254,51 @@ def test_a_fresh_run_starts_a_line_that_later_runs_continue(
     assert more.code == 0
     fresh = max((tmp_path / "experiments/s").glob("*-2"))
     assert f"4 trials reused from s/{fresh.name}" in more.stdout
+
+
+def test_a_file_that_the_agent_writes_beside_itself_stops_nothing(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    project = Project(tmp_path, assay)
+    project.write("agent.py", "open('seen.txt', 'a').write('x')\nprint('plum')\n")
+    assert project.trials("out.jsonl", "-k", "1").code == 0
+    resumed = project.trials("out.jsonl", "--resume", "-k", "2")
+    assert resumed.code == 0, resumed.stderr
+
+
+def test_what_cannot_be_known_is_said_by_compare_and_resume(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    project = Project(tmp_path, assay)
+    project.write("agent.py", "word = 'rules'\nprint(open(f'{word}.md').read())\n")
+    project.write("tpl/rules.md", "plum")
+    for output in ("before.jsonl", "after.jsonl"):
+        assert project.trials(output, "-k", "1").code == 0
+    said = "files that agent.py opens by computed names"
+    compared = project.run("compare", "before.jsonl", "after.jsonl", "--strict")
+    assert compared.code == 0, compared
+    assert f"not covered, and may differ: {said}" in compared.stderr
+    resumed = project.trials("after.jsonl", "--resume", "-k", "2")
+    assert resumed.code == 0, resumed
+    assert f"not covered, so that earlier rows may be of another agent: {said}" in resumed.stderr
+
+
+def test_code_that_is_edited_during_a_run_makes_it_unhealthy(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    project = Project(tmp_path, assay)
+    edit = "open(helper.__file__, 'w').write('WORD = 2')"
+    project.write("agent.py", f"import helper\nprint('plum')\n{edit}\n")
+    assert project.trials("out.jsonl", "-k", "1", "-j", "1").code == 0
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert all(row["trials"][0]["setup"] == {"changedFiles": ["helper.py"]} for row in rows)
+    project.write("agent.py", "print('plum')\n")
+    assert project.trials("base.jsonl", "-k", "1").code == 0
+    gate = ("--fail-on", "regression", "--margin", "0.9")
+    done = project.run("compare", "base.jsonl", "out.jsonl", *gate)
+    assert done.code == 4
+    words = json.loads(done.stdout)["verdict"][0]["words"]
+    assert '"helper.py", which the agent loads, was changed during the run in 2 of 2' in words
 
 
 def test_a_gate_refuses_changed_hints_before_an_agent_starts(

@@ -86,7 +86,7 @@ def test_from_a_skill_to_a_verdict_in_three_commands(
     done = assay("ab", "evals/experiment.toml", "-k", "2", "-j", "2", env=env)
     assert done.code == 0, done.stderr
     assert "arms differ in: skill relnotes (" in done.stdout
-    assert "relnotes helps: +1.00 (" in done.stdout
+    assert "relnotes helps: 0 % → 100 % of " in done.stdout
     assert done.seconds < 300
 
 

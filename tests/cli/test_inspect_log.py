@@ -101,3 +101,16 @@ def test_a_missing_log_is_named(assay: Callable[..., Any]) -> None:
     done = assay("capture", "--benchmark", "inspect-log:no.json", "--simple", "echo {}")
     assert done.code == 1
     assert "no.json: No such file" in done.stderr
+
+
+def test_a_sample_that_unpacks_to_gigabytes_is_refused(assay: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "bomb.eval"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("header.json", '{"eval":{"task":"t"}}')
+        with archive.open("samples/1_epoch_1.json", "w") as file:
+            for _ in range(300):
+                file.write(b" " * (1 << 20))
+    assert path.stat().st_size < 3_000_000
+    done = assay("capture", "--benchmark", f"inspect-log:{path}", "--shell", "true")
+    assert done.code == 1
+    assert "samples/1_epoch_1.json has more than 256 MB" in done.stderr

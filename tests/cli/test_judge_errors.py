@@ -5,6 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from tests.cli.test_ab import AGENT, Project
+from tests.report.test_html import blocks
+
 N = 40
 
 
@@ -98,3 +102,43 @@ def test_any_other_file_of_the_name_is_left_alone(
         (tmp_path / name).write_text(json.dumps(row) + "\n")
     (tmp_path / "judge.json").write_text('{"name": "an adapter"}')
     assert assay("compare", "a.jsonl", "b.jsonl").code == 0
+
+
+@pytest.mark.parametrize("until", ["k", "decided"])
+def test_an_experiment_is_corrected_for_the_errors_of_its_judge(
+    assay: Callable[..., Any], tmp_path: Path, until: str
+) -> None:
+    """The skill makes every other answer right; the judge is known to see 0.7 of a difference."""
+    project = Project(tmp_path)
+    project.write_prompts(20)
+    env = project.env | {"LIKE_FAILS": " ".join(f"{n}?" for n in range(0, 20, 2))}
+    words = ("ab", "prompts.jsonl", "-s", AGENT, "--with", "skill=skills/relnotes", "-k", "2")
+    words = (*words, "-g", "contains", "--until", until, "--effect", "0.3", "-j", "1")
+    plain = assay(*words, env=env)
+    assert plain.code == 0, plain.stderr
+    before = project.verdict()
+    assert before["judge"] == {"errors": None, "words": ""}
+    version = project.rows("control")[0]["trials"][0]["grades"]["contains"]["version"]
+    errors = {"sensitivity": 0.9, "specificity": 0.8, "variance": 0.001, "df": 49}
+    kept = {"graderVersions": [f"contains:{version}"], "nLabels": 100, "nPrompts": 50}
+    judge = project.write("kept.json", json.dumps(kept | {"errors": errors}))
+    done = assay(*words, "--judge", judge, env=env)
+    assert done.code == 0, done.stderr
+    after, told = project.verdict(), " ".join(done.stdout.split())
+    corrected = "corrected for the judge's errors by kept.json: sensitivity 0.90, specificity 0.80"
+    short = (project.run / "verdict.md").read_text()
+    page = blocks((project.run / "report.html").read_text())["index"].decode()
+    assert [corrected in text for text in (told, short, page)] == [True] * 3
+    assert after["judge"]["errors"] == errors
+    seen = [one["pairs"][0]["passRate"] for one in (before, after)]
+    if until == "k":  # an early end comes later if less is sure
+        assert seen[1]["difference"] == pytest.approx(seen[0]["difference"] / 0.7)
+    decided = after["decisions"].get("relnotes", seen[1])["difference"]
+    size = f"{100 * decided:+.0f} points"
+    assert f" pass; corrected for the judge's errors: {size}, " in told
+    other = project.write(
+        "other.json", json.dumps(kept | {"errors": errors, "graderVersions": ["x:1"]})
+    )
+    wrong = assay(*words, "--judge", other, env=env)
+    assert wrong.code == 1
+    assert "other.json is of grader version x:1; these runs have contains" in wrong.stderr

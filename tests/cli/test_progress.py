@@ -52,8 +52,8 @@ def test_counts_and_expectations() -> None:
     assert (tally.n_done, tally.n_passed, tally.n_measured, tally.tokens) == (5, 4, 5, 75)
     assert tally.expected_usd == pytest.approx(0.1)
     assert tally.left_s == pytest.approx(tally.seconds, rel=0.2)
-    assert tally.rate_text() == "pass 80% (26% to 98%)"
-    assert tally.line().startswith("5/10 done, 0:00 left, pass 80%")
+    assert tally.rate_text() == "pass 80 % (26 to 98)"
+    assert tally.line().startswith("5/10 done, 0:00 left, pass 80 %")
     assert tally.line().endswith("75 tokens, $0.05 of about $0.10, ran out of time in 1")
     assert clock_text(3725) == "1:02:05"
 
@@ -102,7 +102,7 @@ def test_timed_lines_where_there_is_no_terminal(
     with Progress(2, plain=False, quiet=False) as shown:
         shown._next_line_s = 0.0
         shown.finished(SPEC, capture())
-    assert capsys.readouterr().err.startswith("[0:00] 1/2 done, 0:00 left, pass 100%")
+    assert capsys.readouterr().err.startswith("[0:00] 1/2 done, 0:00 left, pass 100 %")
 
 
 def test_live_view_shows_running_trials_and_no_escape_codes_of_theirs() -> None:
@@ -205,7 +205,7 @@ def test_run_shows_a_failed_trial_as_failed(
     assert all("failure" not in row for row in done.rows)
 
 
-LAST = "Pass rate 50% (95% interval 0% to 100%), 1 of 2 trials."
+LAST = "Pass rate 50.0 % (95 % interval 0.3 to 99.7), 1 of 2 trials."
 
 
 def test_the_last_line_gives_the_pass_rate_and_the_next_command(
@@ -214,7 +214,12 @@ def test_the_last_line_gives_the_pass_rate_and_the_next_command(
     rows = [{"id": name, "input": name, "hint": "a"} for name in ("a", "b")]
     file, agent = prompts(*rows), ("--simple", "echo {}")
     graded = assay("capture", file, *agent, "-g", "contains", "-o", "my rows.jsonl")
-    assert last_line(graded) == f"{LAST} Next: assay view 'my rows.jsonl'"
+    assert graded.stderr.splitlines()[-4:] == [
+        LAST,
+        "Failures: assay explain 'my rows.jsonl'",
+        "Report: assay report 'my rows.jsonl' -o 'my rows.html'",
+        "Next: assay view 'my rows.jsonl'",
+    ]
     piped = assay("capture", file, *agent, "-g", "contains")
     assert last_line(piped) == LAST
     assert len(piped.rows) == 2
@@ -233,13 +238,14 @@ def test_the_last_line_of_a_resumed_run_speaks_of_all_its_trials(
     rows = [{"id": name, "input": name, "hint": "a"} for name in ("a", "b")]
     words = (prompts(*rows), "--simple", "echo {}", "-g", "contains", "-o", "o.jsonl")
     first = assay("capture", *words, "--limit", 1)
-    assert "Pass rate 100%" in last_line(first)
-    assert last_line(assay("capture", *words, "--resume")).startswith(LAST)
+    assert "Pass rate 100 %" in first.stderr
+    assert assay("capture", *words, "--resume").stderr.splitlines()[-4] == LAST
     again = (*words[:-1], "t.jsonl", "-k", 3)
     assay("trials", *again, "--limit", 1)
-    done = last_line(assay("trials", *again, "--resume"))
-    assert done.startswith("Pass rate 50% (95% interval")
-    assert done.endswith("3 of 6 trials. Next: assay view t.jsonl")
+    done = assay("trials", *again, "--resume").stderr.splitlines()
+    assert done[-4].startswith("Pass rate 50.0 % (95 % interval")
+    assert done[-4].endswith("3 of 6 trials. pass@3 50 %, pass^3 50 %.")
+    assert done[-1] == "Next: assay view t.jsonl"
 
 
 def test_repeats_of_a_prompt_do_not_narrow_the_interval_as_new_prompts_would(
@@ -251,8 +257,10 @@ def test_repeats_of_a_prompt_do_not_narrow_the_interval_as_new_prompts_would(
     words = (prompts(*rows), "--simple", "echo {}", "-g", "contains", "-k", 10)
     rate, interval = rate_interval([10, 0], [10, 10])
     assert interval is not None
-    shown = f"Pass rate {rate:.0%} (95% interval {interval.low:.0%} to {interval.high:.0%})"
-    assert last_line(assay("trials", *words)) == f"{shown}, 10 of 20 trials."
+    low, high = (f"{100 * end:.1f}" for end in (interval.low, interval.high))
+    shown = f"{100 * rate:.1f} % (95 % interval {low} to {high})"
+    of_k = "pass@10 50 %, pass^10 50 %."
+    assert last_line(assay("trials", *words)) == f"Pass rate {shown}, 10 of 20 trials. {of_k}"
 
 
 def test_what_is_missing_is_the_next_thing_to_run(
@@ -263,7 +271,7 @@ def test_what_is_missing_is_the_next_thing_to_run(
     program.chmod(0o755)
     done = assay("capture", prompts("x"), "--simple", f"{program} {{}}", "-o", "o.jsonl")
     assert done.code == 1
-    assert last_line(done).startswith("Next: the same command with --resume")
+    assert "then the same command with --resume" in last_line(done)
 
 
 def last_line(done: Any) -> str:

@@ -50,9 +50,9 @@ def test_the_worst_prompts_come_with_the_reasons_of_both_graders(
     done = assay("report", f"main:{write('a', good)}", f"new:{write('b', bad)}", "-f", "markdown")
     assert done.code == 0, done.stderr
     assert "**new did worse on 7 prompts, the worst 5:**" in done.stdout
-    assert "- `p0` 100% → 0%; new: `ran out of time: 60 s`; main: `it matches`" in done.stdout
-    assert "- `p1` 100% → 0%; new: `got 1`; main: `it matches`" in done.stdout
-    assert done.stdout.count("100% → 0%") == 5
+    assert "- `p0` 100 % → 0 %; new: `ran out of time: 60 s`; main: `it matches`" in done.stdout
+    assert "- `p1` 100 % → 0 %; new: `got 1`; main: `it matches`" in done.stdout
+    assert done.stdout.count("100 % → 0 %") == 5
     assert "agent_timeout" not in done.stdout
 
 
@@ -62,8 +62,10 @@ def test_the_difference_and_its_interval_stand_there_even_if_nothing_is_decided(
     one = write("a", [capture(f"p{n}", passed=n != 1) for n in range(8)])
     two = write("b", [capture(f"p{n}", passed=n != 2) for n in range(8)])
     line = assay("report", one, two, "-f", "markdown").stdout.splitlines()[2]
-    assert line.startswith("❔ **not enough data: 8 prompts")
-    assert re.search(r"Pass rate \+0\.0 points \(95% interval -\d.* to \+\d.*\), 8 prompts\.", line)
+    assert line.startswith("❔ **It is not decided whether b is better than a: 88 % → 88 % of")
+    assert re.search(
+        r"\(0 points, 95 % interval -\d+ to \+\d+\)\.\*\* 8 prompts leave it open", line
+    )
 
 
 def test_links_lead_to_both_trials_side_by_side(
@@ -81,7 +83,7 @@ def test_links_lead_to_both_trials_side_by_side(
     words = ("report", f"main:{main}", f"new:{new}", "-f", "markdown")
     done = assay(*words, "--link", "https://host.example/r/1/report.html")
     to = "https://host.example/r/1/report.html#/beside/a%20b%2Fc/main/2/new/1"
-    assert f"- [`a b/c`]({to}) 50% → 0%; new: `try 1`; main: `try 2`" in done.stdout
+    assert f"- [`a b/c`]({to}) 50 % → 0 %; new: `try 1`; main: `try 2`" in done.stdout
     assert "](" not in assay(*words).stdout
 
 
@@ -193,9 +195,10 @@ def test_the_comment_says_what_the_sequential_gate_says(
     gate = assay("compare", *runs, "--fail-on", "regression", "-f", "table")
     assert gate.code == code, gate.stderr
     shown = assay("report", *runs, "-f", "markdown").stdout
-    assert shown.splitlines()[2].startswith(f"{sign} **{words}** Pass rate ")
+    numbers = r" [\d.]+ % → [\d.]+ % pass \([-+\d.]+ points, interval [-+\d.]+ to [-+\d.]+ at every"
+    assert re.match(re.escape(f"{sign} **{words}**") + numbers, shown.splitlines()[2])
     assert " at every look), 40 prompts." in shown
-    for other in ("not enough data", "is the same as", "is better than"):
+    for other in ("not decided whether", "is the same as", "is better than"):
         assert other not in shown
     assert assay("report", *runs[:3], "--margin", 0, "-f", "markdown").code == 2
 
@@ -209,8 +212,8 @@ def test_the_rates_of_the_table_add_up_to_the_difference(
     lines = assay("report", *runs, "-f", "markdown").stdout.splitlines()
     cells = [line.split(" | ")[:2] for line in lines if line.startswith("| ")]
     assert cells[1:] == [
-        ["| main", "75.0%"],
-        ["| new", "90.0%"],
-        ["| main, the 30 prompts in both", "100.0%"],
+        ["| main", "75.0 %"],
+        ["| new", "90.0 %"],
+        ["| main, the 30 prompts in both", "100.0 %"],
         ["| new - main", "-10.0 points"],
     ]

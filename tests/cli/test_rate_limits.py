@@ -84,7 +84,8 @@ def test_an_interrupt_ends_the_wait_at_once(
     start: Callable, codex: Callable, prompts: Callable, tmp_path: Path
 ) -> None:
     agent = codex(99, "429 Too Many Requests, try again in 600s")
-    process = start("capture", prompts(*"ab"), "-s", agent, "-o", "r.jsonl", "--progress")
+    wait = ("--longest-wait", "600")
+    process = start("capture", prompts(*"ab"), "-s", agent, "-o", "r.jsonl", "--progress", *wait)
     for line in process.stderr:
         if "waiting 600 s" in line:
             break

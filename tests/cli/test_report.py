@@ -49,9 +49,9 @@ def test_short_markdown_says_the_verdict_first(assay: Callable[..., Any], files:
     lines = done.stdout.splitlines()
     assert lines[0] == "### Nightly \\<b\\>@\u200bteam"
     assert lines[2].startswith(
-        "✅ **new is better than old.** Pass rate +70.0 points (95% interval"
+        "✅ **new is better than old: 20 % → 90 % of prompts pass (+70 points, 95 % interval +"
     )
-    assert "| old | 20.0% | 12% to 3" in done.stdout
+    assert "| old | 20.0 % | 11.7 to 32.1 |" in done.stdout
     assert "| new - old | +70.0 points | +5" in done.stdout
     assert len(done.stdout) < 2500
 
@@ -59,7 +59,7 @@ def test_short_markdown_says_the_verdict_first(assay: Callable[..., Any], files:
 def test_one_run_has_no_verdict(assay: Callable[..., Any], files: Any) -> None:
     done = assay("report", files[0], "-f", "markdown")
     assert "better" not in done.stdout
-    assert "| old | 20.0%" in done.stdout
+    assert "| old | 20.0 %" in done.stdout
 
 
 def test_junit_by_ending(assay: Callable[..., Any], files: Any, tmp_path: Path) -> None:

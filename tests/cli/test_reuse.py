@@ -1,14 +1,18 @@
 """assay ab with trials of another day: they count only as long as they still hold."""
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay.compare.ledger import standing
-from assay.records.experiment import EditLook
+from assay.compare.ledger import read_looks, standing
+from assay.pipeline.arms import EarlierTrials, begin_of
+from assay.records.experiment import Arm, EditLook
+from assay.records.signatures import Signatures
 
 N_PROMPTS, K = 12, 3
 
@@ -20,9 +24,10 @@ class Team:
         self.folder, self._assay = folder, assay
         rows = [{"id": f"p{i}", "input": f"Task {i}", "hint": "good"} for i in range(N_PROMPTS)]
         (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        # A provider is nothing that identity can see, and so is a name with a question mark.
         (folder / "agent.sh").write_text(
             f"if [ -f version ]; then echo treated; else echo control; fi >> {folder}/log\n"
-            f"if grep -q helps version 2>/dev/null; then echo good; else cat {folder}/answer; fi\n"
+            f"if grep -q helps version 2>/dev/null; then echo good; else cat {folder}/answe?; fi\n"
         )
         self.provider("bad")
 
@@ -98,7 +103,7 @@ def test_a_provider_that_has_changed_is_no_effect(team: Team) -> None:
     done = team.ab()
     assert (team.n_control, team.n_treated) == (N_PROMPTS * K, N_PROMPTS * K)
     assert team.verdict["verdicts"] != {"tpl": "better"}
-    assert "tpl helps: +1" not in done.stdout
+    assert "\ntpl helps" not in done.stdout
     found = team.verdict["reuse"]["control"]
     assert (found["nReused"], found["check"]["agrees"]) == (0, False)
     said = " ".join(done.stdout.split())
@@ -150,7 +155,8 @@ def test_a_later_edit_is_promising_until_it_is_confirmed(team: Team) -> None:
     team.edit("this one helps")
     done = team.ab()
     assert team.verdict["verdicts"] == {"tpl": "promising"}
-    assert "tpl is promising, and not confirmed: +1.00" in done.stdout
+    told = "tpl is promising, and not confirmed (edit 2 against this control): 0 % → 100 %"
+    assert told in done.stdout
     assert "edit 2 against this control" in done.stdout
     assert team.verdict["edits"]["tpl"]["edit"] == 2
     assert [look["code"] for look in team.verdict["edits"]["tpl"]["looks"]] == ["not-enough-data"]
@@ -160,7 +166,10 @@ def test_a_later_edit_is_promising_until_it_is_confirmed(team: Team) -> None:
     # The same confirmation is not drawn again, and the edit keeps it.
     done = team.ab("--confirm")
     assert (team.n_control, team.n_treated) == (0, 0)
-    assert "tpl helps, which is confirmed: +1.00" in done.stdout
+    assert (
+        "tpl helps, which is confirmed (both arms were run anew to confirm it): 0 % →"
+        in done.stdout
+    )
     status = team.command("ab", "status")
     assert "tpl: 3 verdicts against this control" in status.stdout
     drawn = [line for line in status.stdout.splitlines() if "o--" in line or "-o" in line]
@@ -230,3 +239,105 @@ def test_another_limit_or_another_name_of_the_arm_begins_no_new_ledger(
         (tmp_path / "named.toml").write_text(f"{top}k = 1\n{more}{arms}")
         assert team.command("ab", "named.toml").code == 0
         assert team.verdict["edits"][name]["nTries"] == n
+
+
+def plant(team: Team, where: str, *, change: bool = True, with_signatures: bool = True) -> Path:
+    """Do as an agent that copies the control's trials, each with the other verdict."""
+    (source,) = (team.folder / "experiments").glob("*/*/control.jsonl")
+    folder = team.folder / "experiments" / where
+    folder.mkdir(parents=True, exist_ok=True)
+    text = source.read_text()
+    assert '"pass":false' in text
+    if change:
+        text = text.replace('"pass":false', '"pass":true').replace('"score":0', '"score":1')
+    (folder / "control.jsonl").write_text(text)
+    for name in ("resolved.json", "signatures") if with_signatures else ():
+        shutil.copy(source.with_name(name), folder / name)
+    return folder
+
+
+@pytest.mark.parametrize("with_signatures", [False, True])
+def test_planted_rows_are_no_candidates(team: Team, with_signatures: bool) -> None:
+    plant(team, "aaa/9999-01-01-0", with_signatures=with_signatures)
+    done = team.ab("--reuse", "all")
+    assert "aaa/9999-01-01-0" not in team.verdict["reused"]
+    assert "12 rows of aaa/9999-01-01-0/control.jsonl not used: Assay did not sign" in done.stdout
+    assert {trial["pass"] for row in team.rows("tpl", "control") for trial in row["trials"]} == {
+        False
+    }
+
+
+def test_rows_of_a_run_that_goes_on_must_be_signed(team: Team) -> None:
+    """An agent that outlives the run changes its rows; the same command would believe them."""
+    team.edit("1")
+    (source,) = (team.folder / "experiments").glob("*/*/control.jsonl")
+    plant(team, str(source.parent.relative_to(team.folder / "experiments")), with_signatures=False)
+    done = team.ab()
+    assert (done.code, team.n_control) == (1, 0)
+    assert "12 rows that Assay did not sign here" in done.stderr
+    assert "--fresh" in done.stderr
+    assert team.ab("--fresh").code == 0
+
+
+def test_a_run_without_the_key_of_this_user_gives_no_trials(
+    team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+    team.ab()
+    assert team.n_control == N_PROMPTS * K
+    assert team.verdict["reused"] == {}
+
+
+def test_a_decision_that_somebody_wrote_is_made_again(team: Team) -> None:
+    team.edit("1")
+    (path,) = (team.folder / "experiments").glob("*/*/verdict.json")
+    before = _read(path)
+    changed = before | {"verdicts": {"tpl": "better"}, "sentences": ["tpl helps: +1.00"]}
+    path.write_text(json.dumps(changed))
+    done = team.ab()
+    assert "tpl helps: +1.00" not in done.stdout
+    assert _read(path)["verdicts"] == before["verdicts"]
+
+
+@pytest.mark.parametrize("name", ["control.jsonl", "verdict.json", "resolved.json", "signatures"])
+@pytest.mark.parametrize("kind", ["FIFO", "10 TiB", "folder", "link to itself"])
+def test_nothing_that_is_planted_among_experiments_holds_a_run_up(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    folder = tmp_path / "aaa" / "9999-01-01-0"
+    folder.mkdir(parents=True)
+    (folder / "control.jsonl").write_text('{"id": "p"}\n')
+    (path := folder / name).unlink(missing_ok=True)
+    if kind == "FIFO":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "link to itself":
+        path.symlink_to(path)
+    else:
+        path.touch()
+        os.truncate(path, 10 << 40)
+    earlier = EarlierTrials(tmp_path, tmp_path / "mine" / "0")
+    assert earlier.find([]) == {}
+    assert read_looks(tmp_path / "aaa", Arm(), "x") == []
+    assert begin_of(folder).began == "9999-01-01"
+    signatures = Signatures.begin(folder, "{}")  # takes the place of whatever is there
+    assert signatures is not None
+    signatures.sign(b"row")
+    found = Signatures.read(folder)
+    assert found is not None
+    assert found.holds(b"row")
+
+
+def test_a_planted_confirmation_confirms_nothing(team: Team) -> None:
+    team.edit("helps")
+    assert team.ab().code == 0
+    run = max((team.folder / "experiments/tpl").iterdir(), key=lambda one: one.stat().st_mtime_ns)
+    planted = run.with_name("2026-01-01-00000000")
+    shutil.copytree(run, planted)
+    verdict = _read(planted / "verdict.json") | {"confirm": True, "ended": "2026-01-01T00:00:00"}
+    (planted / "verdict.json").write_text(json.dumps(verdict))
+    control = Arm(shell=f"sh {team.folder}/agent.sh")
+    looks = read_looks(run.parent, control, "tpl")
+    assert planted.name in {look.run for look in looks}
+    assert not any(look.is_confirmation for look in looks)

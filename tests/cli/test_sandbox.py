@@ -437,7 +437,8 @@ def test_is_refused_where_it_cannot_work(
     env = {"PATH": str(folder)}
     out = tmp_path / "out.jsonl"
     out.write_text("earlier\n")
-    words = ("capture", prompts("!do put ran x"), "-s", agent(), "--sandbox", "-o", out)
+    # With the network, Landlock may do it: see test_landlock.py.
+    words = ("capture", prompts("!do put ran x"), "-s", agent(), "--sandbox=no-network", "-o", out)
     done = assay(*words, "--overwrite", env=env)
     assert done.code == 1
     assert says in done.stderr
@@ -490,3 +491,113 @@ def greet(server: socket.socket) -> None:
             return
         with client:
             client.sendall(f"hello from {client.getsockname()[1]}\n".encode())
+
+
+FAKE_CLAUDE = """#!/usr/bin/env python3
+import json, os, re, sys
+code = re.findall('"code": "([0-9a-f]+)", "pass"', sys.argv[-1])[-1]
+there = [os.path.exists(FILE), "bypassPermissions" in sys.argv, "SOME_API_KEY" in os.environ]
+seen = [*there, "ANTHROPIC_API_KEY" in os.environ, os.listdir(".")]
+verdict = {"code": code, "pass": True, "score": 1, "reasoning": json.dumps(seen)}
+event = {"type": "result", "subtype": "success", "is_error": False, "result": json.dumps(verdict)}
+print(json.dumps(event))
+"""
+
+
+def test_a_judge_of_a_sandboxed_run_is_sandboxed_too(
+    assay: Callable, shell_agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    """It reads hostile text: without tools, in the sandbox, with a HOME and only its own key."""
+    (tmp_path / "secret").touch()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "claude").write_text(
+        FAKE_CLAUDE.replace("FILE", repr(str(tmp_path / "secret")))
+    )
+    (tmp_path / "bin" / "claude").chmod(0o755)
+    done = assay(
+        *("capture", prompts("echo hi"), "-s", shell_agent(), "--sandbox=no-network"),
+        *("-g", "judge:agent=claude,rubric=Is it kind?"),
+        env={
+            "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+            "SOME_API_KEY": "of-somebody-else",
+            "ANTHROPIC_API_KEY": "its-own-key-123456",
+        },
+    )
+    [row] = done.rows
+    assert "grades" in row, (row, done.stderr)
+    seen = json.loads(row["grades"]["judge"]["reasoning"])
+    sees_files, bypasses, has_others_key, has_its_key, files = seen
+    assert [sees_files, bypasses, has_others_key] == [False] * 3
+    assert has_its_key
+    assert files == []
+
+
+LYING_CLAUDE = """#!/usr/bin/env python3
+import json, os, sys, urllib.error, urllib.request
+if "ask" in sys.argv[-1]:
+    try:
+        urllib.request.urlopen(os.environ["ANTHROPIC_BASE_URL"], data=b"x").read()
+    except urllib.error.HTTPError:
+        pass
+event = {"type": "result", "is_error": True, "terminal_reason": "api_error",
+         "api_error_status": 429, "result": "429: try again in 50m"}
+print(json.dumps(event))
+"""
+
+
+class Answering(BaseHTTPRequestHandler):
+    """A provider that works, or does not."""
+
+    status = 200
+
+    def do_POST(self) -> None:
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, *_words: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "cause", "by"),
+    [
+        (200, "say", "agent_crash", ""),
+        (200, "ask", "agent_crash", ""),
+        (429, "ask", "provider", "the gateway"),
+    ],
+)
+def test_an_error_of_the_provider_is_believed_if_the_gateway_saw_it(
+    assay: Callable, prompts: Callable, tmp_path: Path, status: int, text: str, cause: str, by: str
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "claude").write_text(LYING_CLAUDE)
+    (tmp_path / "bin" / "claude").chmod(0o755)
+    handler = type("_Handler", (Answering,), {"status": status})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = assay(
+            *("capture", prompts(text), "-s", "claude", "--sandbox=no-network", "-g", "contains:x"),
+            env={
+                "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+                "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.server_address[1]}",
+                "ANTHROPIC_API_KEY": "its-own-key-123456",
+            },
+        )
+        server.shutdown()
+    [row] = done.rows
+    assert (row["failure"]["cause"], row["failure"].get("reportedBy", "")) == (cause, by)
+    assert ("gateway did not see" in row["failure"]["message"]) == (cause == "agent_crash")
+
+
+def test_makes_no_namespaces_of_its_own(told: Callable) -> None:
+    """In a user namespace much more of the kernel is open to it than a user has otherwise."""
+    row = told("unshare -U true && echo nested || echo refused")
+    assert row["output"].splitlines()[-1] == "refused", row["output"]
+
+
+def test_a_command_may_name_files_of_proc(assay: Callable, prompts: Callable) -> None:
+    words = ("capture", prompts("x"), "--sandbox", "--shell")
+    done = assay(*words, "head -1 /proc/self/status; cat /proc/meminfo | head -1; echo $PROMPT")
+    [row] = done.rows
+    assert row["output"].startswith("Name:"), row
+    assert "MemTotal" in row["output"]

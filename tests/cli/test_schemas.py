@@ -347,6 +347,17 @@ def test_labels(schemas, assay, tmp_path):
     check(schemas, "LabelReport", json.loads(report))
 
 
+def test_explanations_and_doubts(schemas, assay, tmp_path):
+    name = write_runs(tmp_path, trials=False)[0]
+    rows = [row | {"honeypot": True} for row in rows_of(tmp_path / name)]
+    (tmp_path / "h.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for file in (name, "h.jsonl"):
+        check(schemas, "Explanation", json.loads(assay("explain", file, "--json").stdout))
+    report = json.loads(assay("compare", name, "h.jsonl", "-f", "json").stdout)
+    assert report["doubts"]["countedAs"] == "passed"
+    check(schemas, "ComparisonReport", report)
+
+
 def test_progress_events(schemas, assay, made):
     done = assay("capture", made / "p.jsonl", "-s", "demo", "--isolate", "--json", "-o", "r.jsonl")
     events = [json.loads(line) for line in done.stderr.splitlines()]

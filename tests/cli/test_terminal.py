@@ -159,6 +159,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "grade command": ("grade", "rows.jsonl", "-g", "command:cat rows.jsonl; exit 1", "--progress"),
     "summarize": ("summarize", "rows.jsonl"),
     "identity": ("identity", "rows.jsonl"),
+    "explain": ("explain", "rows.jsonl"),
     "summarize --markdown": ("summarize", "rows.jsonl", "--markdown"),
     "format": ("format", "rows.jsonl", "--progress"),
     "format csv": ("format", "rows.jsonl", "-f", "csv"),

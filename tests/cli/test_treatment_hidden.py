@@ -110,3 +110,15 @@ def test_grading_later_does_not_find_it_either(assay, place, prompts, shell_agen
         assert {grade["pass"] for grade in trial["grades"].values()} == {False}
         assert len(trial["grades"]) == 3
         assert (Path(trial["cwd"]) / ".agents/skills/relnotes/SKILL.md").read_text() == SKILL
+
+
+@pytest.mark.parametrize(("word", "warns"), [("Changed", True), ("nothing", False)])
+def test_a_template_that_passes_by_itself_is_said(
+    assay, place, prompts, shell_agent, word: str, warns: bool
+):
+    (place / "tpl").mkdir()
+    (place / "tpl" / "notes.txt").write_text(word)
+    treated = ["--with", "template=tpl", "-g", GRADERS["command"], "-k", 1]
+    done = assay("ab", prompts(IDLE, IDLE), "-s", shell_agent, *treated)
+    said = "Warning: the graders pass the template of tpl before any agent has worked there"
+    assert (said in done.stderr) is warns, done.stderr

@@ -436,3 +436,40 @@ def test_trials_of_one_prompt_in_one_folder_run_one_after_another(
     assert any(own) == overlap_in_one_prompt, seen
     assert any(other), "trials of different prompts run at the same time"
     assert ("one after another" in done.stderr) == (not flags)
+
+
+def test_what_only_the_agent_excuses_is_said_beside_the_rate(
+    assay: Callable, tmp_path: Path
+) -> None:
+    """An agent that reports an error of its provider wherever it would fail gains nothing."""
+    (tmp_path / "claude").write_text(
+        "#!/usr/bin/env python3\nimport json, sys\n"
+        "bad = {'is_error': True, 'terminal_reason': 'api_error', 'api_error_status': 500}\n"
+        "good = {'is_error': False, 'subtype': 'success', 'result': 'yes'}\n"
+        "print(json.dumps({'type': 'result', **(bad if '1' in sys.argv[-1] else good)}))\n"
+    )
+    (tmp_path / "claude").chmod(0o755)
+    rows = [{"id": f"p{n}", "input": f"say {n % 3}", "hint": "yes"} for n in range(12)]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("p.jsonl", "-s", f"claude:{tmp_path}/claude", "-g", "contains")
+    trials = assay("trials", *words, "-k", 1, "-o", "t.jsonl")
+    said = "not measured: 33 % (4 of 12; 67 % pass if excuses of the agent count as failures)"
+    assert said in trials.stderr
+    assert "8 of 8 trials" in trials.stderr
+    assay("capture", *words, "-o", "a.jsonl", "-q")
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    excused = [row["failure"] for row in rows if "failure" in row]
+    assert {failure["reportedBy"] for failure in excused} == {"the agent only"}
+    # One of twelve: healthy enough for a verdict, which says it all the same.
+    done = [row for row in rows if "failure" not in row or row["id"] == "p1"]
+    for name, kept in (("a.jsonl", done), ("b.jsonl", [row for row in done if row["id"] != "p1"])):
+        many = [{**row, "id": f"{row['id']}-{n}"} for n in range(2) for row in kept]
+        excuses = [row for row in many if "failure" in row][:1]
+        kept = [row for row in many if "failure" not in row] + excuses
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in kept))
+    compared = json.loads(assay("compare", "a.jsonl", "b.jsonl", "-f", "json").stdout)
+    assert compared["health"]["a"]["unverified"] == 1
+    [verdict] = compared["verdict"]
+    share = "a 6 % (1 of 17; 94 % pass if excuses of the agent count as failures)"
+    assert share in verdict["words"]
+    assert verdict["healthy"]

@@ -56,7 +56,7 @@ def test_an_unchanged_agent_passes_when_every_prompt_has_run_once(trials: Callab
     assert done.code == 0, done.stderr
     n = len(starts(tmp_path))
     assert n == N
-    assert "regression against base: pass (a loss of 0.2 is ruled out: " in done.stderr
+    assert "regression against base: pass (a loss of 20 points is ruled out: " in done.stderr
     assert f"{n} trials used; a fixed design with the same errors needs about " in done.stderr
     assert f"{n} of {2 * N} trials" in done.stderr
     assert "--resume" not in done.stderr

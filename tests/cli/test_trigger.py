@@ -85,7 +85,7 @@ def test_fires_are_counted_and_trials_end_when_decided(
     assert done.code == 0, done
     assert done.seconds < 40
     assert alive() == []
-    assert "fired where it should:     50% (" in done.stdout
+    assert "fired where it should:     50.0 % (" in done.stdout
     assert "2 of 4 trials, 2 cases" in done.stdout
     assert "used instead: news in 2 trials" in done.stdout
     assert "4 of 8 trials ended when decided" in done.stdout

@@ -89,18 +89,14 @@ def test_categories_by_any_key(tmp_path):
     assert names == ["3", "easy", "true", '["a",1]', "(uncategorized)"]
 
 
-@pytest.mark.parametrize("key", ["trajectoryRichness", "timedOut", "é", "a,b", "", "id", "type"])
+@pytest.mark.parametrize(
+    "key", ["trajectoryRichness", "timedOut", "é", "a,b", "", "id", "type", 'a"b', "a\nb"]
+)
 def test_any_key_of_the_metadata_may_be_the_category(tmp_path, key):
     path = write(tmp_path / "a.jsonl", [capture("a", metadata={key: "full"}), capture("b")])
     run = load(path, key)
     assert [run.category_names[i] for i in run.categories] == ["full", "(uncategorized)"]
     assert run.richness == ("full" if key == "trajectoryRichness" else None)
-
-
-@pytest.mark.parametrize("key", ['a"b', "a\\b", "a\nb"])
-def test_a_key_that_cannot_be_looked_for_is_refused(tmp_path, key):
-    with pytest.raises(InputError, match="--by"):
-        load(write(tmp_path / "a.jsonl", [capture("a")]), key)
 
 
 def test_trials_are_read_with_what_was_not_measured(tmp_path):
@@ -204,3 +200,20 @@ def test_where_no_trial_has_a_score_passing_is_the_score(tmp_path):
     entries = [trial | {"trialNum": n, "pass": n == 1} for n in (1, 2)]
     row = {"id": "a", "input": "i", "k": 2, "trials": entries}
     assert load(write(tmp_path / "t.jsonl", [row])).score.tolist() == [1.0, 0.0]
+
+
+def test_whose_word_a_failure_is_decides_whether_it_is_an_excuse(tmp_path: Path) -> None:
+    said = [
+        ("provider", "", "provider", True),
+        ("provider", "the agent only", "provider", True),
+        ("provider", "the gateway", "provider (seen by the gateway)", False),
+        ("auth", "the agent only", "auth", True),
+        ("harness", "the agent only", "harness (by the agent's word)", True),
+        ("harness", "", "harness", False),
+        ("worker_lost", "", "worker_lost", False),
+    ]
+    for cause, by, counted, is_excuse in said:
+        failure = {"cause": cause, "message": "m"} | ({"reportedBy": by} if by else {})
+        health = load(write(tmp_path / "r.jsonl", [capture("a", failure=failure)])).health
+        assert health.not_measured == {counted: 1}
+        assert health.n_unverified == is_excuse

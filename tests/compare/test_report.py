@@ -11,6 +11,7 @@ from assay.compare.report import CompareOptions, compare, load_runs
 from assay.compare.runs import load_run
 from assay.errors import InputError
 from assay.records.trial.files import detect_kind
+from assay.report.sentence import word_verdicts
 
 
 def write(path, scores, *, total=100.0, grader="v1", **more):
@@ -34,7 +35,9 @@ def write(path, scores, *, total=100.0, grader="v1", **more):
 
 def compared(*paths, **options):
     runs = [load_run(path.stem, path, detect_kind(path), "category") for path in paths]
-    return compare(runs, CompareOptions(**options))
+    comparison = compare(runs, CompareOptions(**options))
+    word_verdicts(comparison.sections)
+    return comparison
 
 
 def scores(n, rate, seed):
@@ -127,8 +130,8 @@ def test_an_unclear_verdict_among_several_names_its_pair(tmp_path):
 
     paths = [write(tmp_path / f"{name}.jsonl", scores(10, 0.5, 7)) for name in "abc"]
     text = markdown(compared(*paths).sections)
-    for pair in ("b against a", "c against a", "c against b"):
-        assert f"**{pair}: not enough data" in text
+    for pair in ("b is better than a", "c is better than a", "c is better than b"):
+        assert f"**It is not decided whether {pair}: " in text
 
 
 def test_an_unhealthy_measurement_says_so_before_any_number(tmp_path):
@@ -140,7 +143,7 @@ def test_an_unhealthy_measurement_says_so_before_any_number(tmp_path):
     sections = compared(a, b).sections
     (verdict,) = sections["verdict"]
     assert (verdict["code"], verdict["healthy"]) == ("not-enough-data", False)
-    told = "UNHEALTHY (b: 20% of the planned trials are not measured): no verdict"
+    told = "UNHEALTHY (b: 20% of the planned trials are not measured): no verdict on b."
     assert verdict["words"] == sections["pairs"][0]["verdict"]["words"] == told
     assert markdown(sections).splitlines()[2].startswith("**UNHEALTHY (b: 20%")
     assert [code for code, _ in verdict_lines(sections)] == ["unhealthy"]
@@ -158,8 +161,8 @@ def test_every_form_shows_the_difference_in_score_and_who_flipped(tmp_path):
     sections = compared(*paths).sections
     title, header, rows = next(table for table in tables(sections) if table[0] == "Pairs")
     rate, score = (dict(zip(header, row, strict=True)) for row in rows)
-    assert (title, rate["what"], score["what"]) == ("Pairs", "pass rate", "score")
-    assert rate["difference"].startswith("+0.500 (")
+    assert (title, rate["what"], score["what"]) == ("Pairs", "pass rate, points", "score")
+    assert rate["difference"].startswith("+50.0 (")
     assert score["difference"].startswith("+0.200 (+0.1")
     assert rate["p (Holm)"] == score["p (Holm)"] == "<0.0001"
     assert (rate["win/tie/loss"], score["win/tie/loss"]) == ("20/20/0", "40/0/0")
@@ -283,7 +286,7 @@ def test_absent_prompts_count_against_a_pass(tmp_path):
     assert comparison.pairs[0].gate_bounds.low == pytest.approx(-0.09)
     ((_, outcome, words),) = comparison.judge("regression", 0.05)
     assert outcome == "cannot-judge"
-    assert "-0.090" in words
+    assert "-9.0 points" in words
     ((_, outcome, _),) = compared(b, a).judge("regression", 0.05)
     assert outcome == "pass"  # new prompts are no regression
 
@@ -313,7 +316,8 @@ def test_clusters_of_prompts_widen_every_interval(tmp_path):
         for low, high in [c.sections["quality"]["b"]["confidenceIntervals"]["passRate"]]
     ]
     assert widths[1] > 1.5 * widths[0]
-    assert "10 clusters" in together.pairs[0].verdict.words
+    words = word_verdicts(together.sections)["verdict"][0]["words"]
+    assert "100 prompts in 10 clusters leave it open" in words
     assert together.sections["meta"]["clusters"] == 10
     with pytest.raises(InputError, match="100 of 100 prompts have no 'colour'"):
         compared_by("colour")

@@ -66,7 +66,7 @@ def test_functions_and_proofs_name_items_and_what_exists() -> None:
 @pytest.mark.recorded
 def test_a_replaced_function_is_noticed_and_a_test_that_proves_nothing_too() -> None:
     """One row of each kind; the whole draw takes minutes."""
-    env = COVERAGE["replacing"]("assay.pipeline.prompts:analyse")
+    env = COVERAGE["replacing"]("assay.pipeline.balance:analyse")
     failures, full = COVERAGE["failures"], COVERAGE["full_name"]
     assert failures([full("balance::test_the_seeds_example")], {**os.environ, **env})
     assert not failures([full("harness::test_a_schema_is_required")], {**os.environ, **env})

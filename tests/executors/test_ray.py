@@ -484,7 +484,7 @@ def test_a_cluster_may_demand_a_token_and_go_away(
     token = {"RAY_AUTH_TOKEN": "0123456789abcdef" * 4, "RAY_AUTH_MODE": "token"}
     words = ("capture", prompts("R"), "-s", shell_agent, "--isolate", "-q", "-o", "out.jsonl")
     with (
-        tempfile.TemporaryDirectory(prefix="ray-") as folder,
+        tempfile.TemporaryDirectory(prefix="r", dir="/tmp") as folder,
         subprocess.Popen(
             [sys.executable, "-c", TOKEN_CLUSTER],
             env={**os.environ, **token, "RAY_worker_niceness": "0", "RAY_TMPDIR": folder},
@@ -651,10 +651,11 @@ ray.init(address=sys.argv[1], logging_level="ERROR")
 assert ray.get(ray.remote(lambda: 7).remote()) == 7
 for trial in assay.run(["one", "two"], agent={"shell": 'echo "$PROMPT"'}, graders=["contains:o"]):
     print(trial.output, trial.passed)
-try:
-    list(assay.run(["one"], agent=lambda text: text))
-except assay.AssayError as error:
-    print(error.hint)
+loud = "!"
+def shout(prompt):
+    return prompt.upper() + loud
+for trial in assay.run(["hello"], agent=shout, graders=[lambda trial: trial.output.endswith(loud)]):
+    print(trial.output, trial.passed)
 ray.shutdown()
 print(len(assay.run(["three"], agent="demo").collect()))
 """
@@ -666,7 +667,7 @@ def test_a_program_that_is_connected_to_ray_runs_trials(ray_cluster: Any, tmp_pa
         words, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert done.returncode == 0, done.stderr
-    *trials, hint, again = done.stdout.splitlines()
+    *trials, shouted, again = done.stdout.splitlines()
     assert sorted(trials) == ["one True", "two True"]
-    assert "a module that can be imported" in hint
+    assert shouted == "HELLO! True"
     assert again == "1"

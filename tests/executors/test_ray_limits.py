@@ -92,14 +92,14 @@ def test_an_interrupted_run_goes_on_to_the_same_decision(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "starts"
-    hangs = f"[ -e {tmp_path}/go ] || [ $(wc -l < {log}) -le {N_SLOTS} ] || sleep 600"
+    hangs = f"[ -d {tmp_path}/go ] || [ $(wc -l < {log}) -le {N_SLOTS} ] || sleep 600"
     words = (*gate, "--shell", f'echo "$PROMPT" >> {log}; {hangs}; echo ok', "-j", N_SLOTS)
     driver = start(*words, "-o", "there.jsonl", *where)
     assert eventually(lambda: len(lines(log)) == 2 * N_SLOTS, START_S)
     assert eventually(lambda: len(lines(tmp_path / "there.jsonl.partial")) >= N_SLOTS, START_S)
     driver.send_signal(signal.SIGINT)
     assert driver.wait(60) == 130
-    (tmp_path / "go").touch()
+    (tmp_path / "go").mkdir()  # a file would be part of what the agent is made of
     before = lines(log)
     there = assay(*words, "-o", "there.jsonl", *where, "--resume", timeout=LIMIT_S)
     assert there.code == 0, there.stderr
@@ -193,7 +193,8 @@ if [ "$status" = 429 ]; then
   echo '{{"type":"turn.failed","error":{{"message":"'"$said"'"}}}}'
   exit 1
 fi
-said='{{\\"pass\\":true,\\"score\\":1,\\"reasoning\\":\\"yes\\"}}'
+code=$(printf %s "$*" | sed -n 's/.*"code": "\\([0-9a-f]*\\)", "pass".*/\\1/p')
+said='{{\\"code\\":\\"'"$code"'\\",\\"pass\\":true,\\"score\\":1,\\"reasoning\\":\\"yes\\"}}'
 echo '{{"type":"item.completed","item":{{"id":"i","type":"agent_message","text":"'"$said"'"}}}}'
 echo '{{"type":"turn.completed","usage":{{"input_tokens":1,"output_tokens":1}}}}'
 """

@@ -326,6 +326,8 @@ MASKS: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
     "library": [
         (r'"key":"[0-9a-f]{10}"', '"key":"<key>"'),
         (rf'"changed":{NUMBER}', '"changed":<time>'),
+        # Made in the background, soon after a folder was opened.
+        (r'"summary":(?:null|\{(?:[^{}]|\{[^{}]*\})*\})', '"summary":<summary>'),
     ],
     "port": [
         (r"127\.0\.0\.1:\d+", "127.0.0.1:<port>"),

@@ -152,7 +152,7 @@ WRONG = {
         "setTimeout(() => { throw new Error('tick') }, 1); return new Promise(() => {})",
         "Error: tick",
     ),
-    "a text": ("return 'yes'", "Expected `object`, got `str`"),
+    "a text": ("return 'yes'", "Invalid grader result: 'yes'; return {"),
     "nothing": ("", "returned nothing"),
     "score 7": ("return { pass: true, score: 7 }", r"<= 1.0 - at `\$.score`"),
     "NaN": ("return { pass: true, score: NaN }", r"got `null` - at `\$.score`"),
@@ -482,3 +482,33 @@ def test_the_program_that_serves_modules_is_part_of_the_package() -> None:
     from importlib.resources import files
 
     assert files("assay.graders").joinpath("serve_module.mjs").is_file()
+
+
+def test_what_a_trial_changes_does_not_judge_the_next(assay, module, runtime, tmp_path) -> None:
+    """A careless merge lets the first agent put `pass` on all objects."""
+    grader = module(
+        "let n = 0\n"
+        "const merge = (into, from) => {\n"
+        "  for (const key of Object.keys(from)) {\n"
+        "    const value = from[key]\n"
+        "    if (typeof value === 'object') merge((into[key] ??= {}), value)\n"
+        "    else into[key] = value\n"
+        "  }\n"
+        "}\n"
+        "export const grade = ({ trajectory }) => {\n"
+        "  merge({}, trajectory[0] ?? {})\n"
+        "  const found = {}\n"
+        "  return { pass: found.passed === true, score: 0, reasoning: String(++n) }\n"
+        "}\n",
+        "grader.mjs",
+    )
+    hostile = json.loads('[{"type": "message", "__proto__": {"passed": true}}]')
+    rows = [
+        {"id": f"r{n}", "input": "q", "output": "a", "trajectory": hostile if n == 1 else []}
+        for n in range(4)
+    ]
+    path = tmp_path / "p.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = assay("grade", path, "-g", grader, env=runtime)
+    assert [row["score"]["pass"] for row in done.rows] == [False, True, False, False], done.stderr
+    assert [row["score"]["reasoning"] for row in done.rows] == ["1", "2", "1", "2"]

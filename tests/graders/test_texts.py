@@ -178,6 +178,8 @@ def test_json_schema_from_a_file_and_its_version(ask, script) -> None:
     assert ask(f"json-schema:{one}", "{}").pass_
     versions = {plugins.grader(plugins.grader_ref(f"json-schema:{p}")).version for p in (one, two)}
     assert len(versions) == 2
+    marked = script('\ufeff{"type": "object"}', "marked.json")  # as some editors write it
+    assert ask(f"json-schema:{marked}", "{}").pass_
 
 
 def test_json_schema_fetches_nothing(ask) -> None:

@@ -6,6 +6,7 @@ and the new verdict down here.
 """
 
 import hashlib
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -18,6 +19,7 @@ from assay.graders.javascript import JavaScriptFile
 from assay.graders.judge import Judge
 from assay.graders.program import ExecutableGrader
 from assay.graders.python_file import PythonFile
+from assay.graders.workspace import Command
 from assay.pipeline.stages import AskingHost
 from assay.plugin import Trial
 from assay.records.capture import Grade
@@ -35,9 +37,9 @@ VERSIONS = {
     "skill": "1",
     "file": "1",
     "trigger": "1",
-    "judge": "1",
+    "judge": "2",
 }
-QUESTION_SHA256 = "a730e272f7eae0aa239ac8d04588263e48c805f3013d7543cd2a136c9fad8e8e"
+QUESTION_SHA256 = "8a3474d5759a1f3c59e803baf106953654c45289c94804a52eb4ae0edd0679f6"
 USER_FILES = {"executable", "python", "serve", "javascript"}
 """Graders that users write; their versions are hashes of the files."""
 
@@ -126,12 +128,11 @@ EXAMPLES: list[tuple[str, str, dict[str, Any], bool, float]] = [
 class EchoHost(AskingHost):
     """This machine, with a model that repeats the evidence: an example can say what it answers."""
 
-    def ask(
-        self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
-    ) -> str:
+    def ask(self, agent: PluginRef, text: str, **_options: Any) -> str:
         found = re.search(r"BEGIN output \w+\n(.*)\nEND output", text, re.DOTALL)
         assert found is not None
-        return found[1]
+        code = re.findall(r'"code": "(\w+)", "pass"', text)[-1]
+        return found[1].replace("{", f'{{"code": "{code}", ', 1)
 
 
 @pytest.fixture(scope="module")
@@ -292,3 +293,53 @@ def test_a_file_that_a_grader_writes_is_not_part_of_its_version(tmp_path: Path, 
     assert version() == before
     (tmp_path / "words.txt").write_text("2")
     assert version() != before
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("grader.py", "import os\nW = os.environ['WANT']\nK = os.environ['WANT_KEY']\n"),
+        ("grader.sh", '#!/bin/sh\n[ "$WANT" = "${WANT_KEY}" ]\n'),
+        ("grader.mjs", "const want = process.env.WANT, key = process.env.WANT_KEY\n"),
+    ],
+)
+def test_variables_that_a_grader_reads_are_part_of_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: str
+) -> None:
+    (tmp_path / name).write_text(code)
+    kinds = {".py": PythonFile, ".sh": ExecutableGrader, ".mjs": JavaScriptFile}
+
+    def version(**values: str) -> str:
+        for key, value in values.items():
+            monkeypatch.setenv(key, value)
+        return kinds[Path(name).suffix](path=str(tmp_path / name)).version
+
+    before = version(WANT="plum", WANT_KEY="one", UNREAD="one")
+    assert version(WANT_KEY="two", UNREAD="two") == before  # secrets never count
+    assert version(WANT="pear") != before
+
+
+def test_a_folder_that_a_grader_names_is_part_of_its_version(tmp_path: Path) -> None:
+    grader = tmp_path / "grader.py"
+    grader.write_text("WORDS = [p.read_text() for p in (HERE / 'words').iterdir()]\n")
+    (tmp_path / "words" / "deep").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "words" / "deep" / "a").write_text("1")
+    before = PythonFile(path=str(grader)).version
+    (tmp_path / "other" / "b").write_text("1")
+    assert PythonFile(path=str(grader)).version == before
+    (tmp_path / "words" / "deep" / "a").write_text("2")
+    assert PythonFile(path=str(grader)).version != before
+
+
+def test_a_program_on_the_path_is_part_of_the_version_of_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program = tmp_path / "check-it"
+    versions = []
+    for text in ("#!/bin/sh\ntrue\n", "#!/usr/bin/env sh\ntrue\n", "#!/bin/sh\nfalse\n"):
+        program.write_text(text)
+        program.chmod(0o755)
+        versions.append(Command(run="check-it").version)
+    assert versions[0] == versions[1] != versions[2]

@@ -6,8 +6,7 @@ import sys
 import pytest
 
 import assay as library
-from assay.errors import AssayError, InputError, UsageError
-from assay.library.checks import in_python
+from assay.errors import InputError, UsageError
 
 PROMPTS = [{"id": "a", "input": "What is 1 + 2?", "hint": "3"}]
 
@@ -151,20 +150,6 @@ def test_a_prompt_without_input_has_no_second_traceback():
 def test_wrong_arguments_of_other_functions_are_refused(call):
     with pytest.raises(UsageError):
         call()
-
-
-def test_hints_name_the_arguments_of_python(tmp_path):
-    output = tmp_path / "out.jsonl"
-    library.run(["x"], agent=str.upper).to(output).collect()
-    with pytest.raises(AssayError) as caught:
-        library.run(["y"], agent=str.upper).to(output).collect()
-    assert caught.value.hint.endswith("or use another .to(FILE)")
-    with pytest.raises(AssayError, match="does not support model"):
-        start(agent={"simple": "echo {}"}, model="x")
-    hint = "fix the line, or use --overwrite"
-    assert in_python(InputError("", hint=hint))[1] == (
-        "fix the line, or use .to(FILE, overwrite=True)"
-    )
 
 
 def test_running_trials_does_not_import_numpy():

@@ -132,7 +132,7 @@ def test_a_notebook_shows_tables(runs):
     page = library.compare(runs / "steady.jsonl", runs / "flaky.jsonl")._repr_html_()
     assert "<b>flaky is worse than steady" in page
     assert page.count("<table>") >= 3
-    assert re.search(r"<td>flaky - steady</td><td>pass rate</td><td>-0.400", page)
+    assert re.search(r"<td>flaky - steady</td><td>pass rate, points</td><td>-40.0 ", page)
 
 
 def test_names_of_runs_are_escaped_in_a_notebook(runs):
@@ -211,3 +211,22 @@ def test_trials_and_runs_are_compared_as_files_are(tmp_path):
     assert verdict.decision == "worse"
     again = library.compare(run.collect(), tmp_path / "other.jsonl")
     assert (again.decision, again.interval) == (verdict.decision, verdict.interval)
+
+
+def test_trials_are_called_by_their_file(runs):
+    old, new = (library.read(runs / name) for name in ("steady.jsonl", "worse.jsonl"))
+    (pair,) = library.compare(old, new).pairs
+    assert (pair.run_a, pair.run_b) == ("steady", "worse")
+    (pair,) = library.compare(old, library.grade(old, [lambda output: True])).pairs
+    assert (pair.run_a, pair.run_b) == ("1/steady", "2/steady")
+    run = library.run(["a"], agent=str.upper, graders=[lambda output: True])
+    (pair,) = library.compare(run, run.collect()).pairs
+    assert (pair.run_a, pair.run_b) == ("run-1", "run-2")
+
+
+def test_a_run_is_called_by_its_file(tmp_path):
+    graders = [lambda output: output == "A"]
+    old = library.run(["a"], agent=str.upper, graders=graders).to(tmp_path / "old.jsonl")
+    new = library.run(["a"], agent=str.lower, graders=graders).to(tmp_path / "new.jsonl")
+    (pair,) = library.compare(old, new.collect()).pairs
+    assert (pair.run_a, pair.run_b) == ("old", "new")

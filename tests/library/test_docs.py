@@ -1,5 +1,6 @@
 """The examples of docs/python.md and the notebook run as they stand."""
 
+import inspect
 import json
 import re
 import subprocess
@@ -8,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+import assay as library
+from assay.library.ab import AbOptions
+from assay.library.run import RunOptions
+
 ROOT = Path(__file__).parents[2]
-EXAMPLES = re.findall(
-    r"^```python example\n(.*?)^```",
-    (ROOT / "docs/python.md").read_text(),
-    re.MULTILINE | re.DOTALL,
-)
+TEXT = (ROOT / "docs/python.md").read_text()
+EXAMPLES = re.findall(r"^```python example\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 NOTEBOOK = ROOT / "examples/compare-two-agents.ipynb"
 
 
@@ -46,6 +48,14 @@ def test_the_notebook_runs_in_a_kernel(tmp_path):
     shown = [out["data"] for out in outputs if "data" in out]
     assert any("<table>" in data.get("text/html", "") for data in shown)
     assert any("is worse than" in data.get("text/html", "") for data in shown)
+
+
+@pytest.mark.parametrize("function", [library.run, library.ab, library.compare, library.grade])
+def test_every_argument_is_documented(function):
+    options = {"run": RunOptions, "ab": AbOptions}.get(function.__name__)
+    names = {*inspect.signature(function).parameters, *getattr(options, "__annotations__", ())}
+    names -= {"options", "rows", "runs"}
+    assert [name for name in sorted(names) if not re.search(rf"`{name}\b|\b{name}=", TEXT)] == []
 
 
 def test_the_notebook_is_kept_without_outputs():

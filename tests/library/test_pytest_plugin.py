@@ -120,7 +120,7 @@ def test_an_evaluation_against_an_earlier_run(evaluate, pytester):
 def test_an_error_of_assay_is_shown_with_its_hint(evaluate):
     done = evaluate("PROMPTS, 'nobody', min_pass_rate=0.5")
     done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["there is no adapter called 'nobody'", "  installed: *"])
+    done.stdout.fnmatch_lines(["there is no agent called 'nobody'", "  There are: *"])
     assert "Traceback" not in done.stdout.str()
 
 

@@ -18,7 +18,7 @@ import pytest
 
 import assay as library
 from assay.errors import AssayError, InputError, PluginError, UsageError
-from assay.run import fork
+from assay.run import background, fork
 
 PROMPTS = [{"id": f"p{n}", "input": f"say {n}", "hint": str(n)} for n in range(6)]
 
@@ -495,7 +495,7 @@ def test_errors_of_arun_are_raised():
         async for _ in library.arun(["x"], agent="nobody"):
             pass
 
-    with pytest.raises(PluginError, match="no adapter called 'nobody'"):
+    with pytest.raises(PluginError, match="no agent called 'nobody'"):
         asyncio.run(main())
 
 
@@ -503,7 +503,7 @@ def test_errors_of_arun_are_raised():
     ("prompts", "options", "kind", "words"),
     [
         ("absent.jsonl", {"agent": echo}, InputError, "absent.jsonl"),
-        (["x"], {"agent": "nobody"}, PluginError, "no adapter called 'nobody'"),
+        (["x"], {"agent": "nobody"}, PluginError, "no agent called 'nobody'"),
         (["x"], {"agent": "absent.json"}, InputError, "schema not found"),
         (["x"], {"agent": echo, "graders": ["absent.py"]}, InputError, "Grader not found"),
         ([{"input": ""}], {"agent": echo}, InputError, "prompts[0]"),
@@ -552,7 +552,8 @@ def test_a_grader_file_that_changed_is_read_again(tmp_path):
     assert (first.passed, second.passed) == (True, False)
 
 
-def test_no_warning_comes_from_forking_beside_threads():
+def test_no_warning_comes_from_forking_beside_threads(monkeypatch):
+    monkeypatch.setattr(background, "has_threads", lambda: True)
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait)
     thread.start()
@@ -587,6 +588,7 @@ def with_ray(tmp_path, monkeypatch):
     (tmp_path / "program_functions.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, "ray._raylet", ModuleType("ray._raylet"))
+    monkeypatch.delitem(sys.modules, "ray.cloudpickle", raising=False)
 
     def refuse():
         pytest.fail("forked")
@@ -613,6 +615,49 @@ def test_a_program_with_ray_is_not_forked(with_ray, tmp_path, tag):
     options = {"graders": ["contains"], "k": 1, "output": tmp_path / "experiments"}
     verdict = library.ab(PROMPTS[:2], agent=functions.echo, treatment={"agent": "demo"}, **options)
     assert verdict.sentence
+
+
+LOCKED = """
+import os, sys, threading
+import assay
+
+lock, is_held = threading.Lock(), threading.Event()
+
+def hold():
+    with lock:
+        is_held.set()
+        threading.Event().wait()
+
+threading.Thread(target=hold, daemon=True).start()
+is_held.wait()
+os.register_at_fork(after_in_child=lock.acquire)  # as libraries with threads do
+prompts = [{"input": "say 1", "hint": "1"}]
+for trial in assay.run(prompts, agent={"simple": "echo {}"}, graders=["contains"]):
+    print(trial.passed)
+print(len(assay.grade([trial], ["contains"])))
+"""
+
+
+def test_a_program_whose_thread_holds_a_lock_is_not_forked(tmp_path):
+    program = [sys.executable, "-c", LOCKED]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("True\n1\n", "")
+
+
+class OwnPath(os.PathLike):
+    def __fspath__(self):
+        return "workspaces"
+
+    def __reduce__(self):
+        raise TypeError
+
+
+def test_what_cannot_be_sent_to_a_new_process_is_run_in_a_copy(tmp_path, monkeypatch):
+    monkeypatch.setattr(background, "has_threads", lambda: True)
+    monkeypatch.chdir(tmp_path)
+    (trial,) = library.run(["x"], agent={"simple": "echo {}"}, workspace_dir=OwnPath())
+    assert trial.output == "x"
+    assert Path("workspaces").is_dir()
 
 
 def test_functions_that_a_new_process_would_not_find_are_refused(with_ray, monkeypatch):

@@ -11,6 +11,7 @@ import msgspec
 from assay.pipeline.arms import EarlierTrials, arm_key, interleave
 from assay.pipeline.trials import trial_result
 from assay.records.capture import Cause, Failure, Identity
+from assay.records.signatures import Signatures
 from assay.records.spec import Prompt, TrialSpec, made_from
 from assay.records.trial import FinishedTrial, Trial, TrialEntry, of_entry, to_entry
 
@@ -74,6 +75,15 @@ def entry(number: int, **changes: object) -> Trial:
     return of_entry(msgspec.structs.replace(made, **changes), row)
 
 
+def sign(folder: Path) -> None:
+    """Say of all rows in a folder that Assay wrote them."""
+    signatures = Signatures.begin(folder, "{}")
+    assert signatures is not None
+    for file in folder.glob("*.jsonl"):
+        for line in file.read_bytes().splitlines():
+            signatures.sign(line)
+
+
 def test_only_trials_that_measured_the_same_are_reused(
     spec: Callable[..., TrialSpec], tmp_path: Path
 ) -> None:
@@ -91,6 +101,7 @@ def test_only_trials_that_measured_the_same_are_reused(
     rows = [trial_result(ours, entries, graded=True), trial_result(other, [entry(5)], graded=True)]
     lines = [msgspec.json.encode(row) for row in rows]
     (old / "control.jsonl").write_bytes(b"\n".join(lines) + b'\n{"torn')
+    sign(old)
     new = tmp_path / "other" / "2026-01-02-bbbb"
     wanted = [msgspec.structs.replace(ours, number=number) for number in range(1, 6)]
     found = EarlierTrials(tmp_path, new).find(wanted)
@@ -119,6 +130,7 @@ def test_a_trial_that_these_graders_judged_comes_before_an_older_one(
         folder.mkdir(parents=True)
         row = trial_result(by[version], [entry(1, pass_=version == "2")], graded=True)
         (folder / "control.jsonl").write_bytes(msgspec.json.encode(row) + b"\n")
+        sign(folder)
     known = EarlierTrials(tmp_path, tmp_path / "mine" / "new")
     judged = {version: next(iter(known.find([one]).values())) for version, one in by.items()}
     assert {version: one.is_graded for version, one in judged.items()} == {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.pipeline.prompts import UNCATEGORIZED, analyse, category_of
+from assay.pipeline.balance import UNCATEGORIZED, analyse, category_of
 from assay.records.spec import Prompt
 
 

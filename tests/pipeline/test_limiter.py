@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from assay.pipeline import limiter as limiter_module
+from assay.pipeline.extract import checked_excuse
 from assay.pipeline.limiter import RateLimiter, provider_of, with_pause
 from assay.pipeline.steps import Budget, Outcome, WithinBudget
 from assay.records.capture import Cause, Failure
@@ -100,9 +101,11 @@ def test_pauses_grow_until_a_trial_succeeds(
     limiter.note(one, refused(), clock[0] + 1)
     limiter.wait(one)
     assert slept[-1] == 1
-    limiter.note(one, refused(10_000_000), clock[0] + 2)
-    limiter.wait(one)
-    assert slept[-1] == 3600
+    for longest_s in (60, 7):  # --longest-wait, whatever the provider, or an agent, asks for
+        limiter.longest_s = longest_s
+        limiter.note(one, refused(10_000_000), clock[0] + 2)
+        limiter.wait(one)
+        assert slept[-1] == longest_s
 
 
 def test_a_rate_spaces_the_starts(spec: Callable[..., TrialSpec]) -> None:
@@ -184,3 +187,37 @@ def test_claude_and_opencode_tell_the_pause(tmp_path: Path) -> None:
         '"responseHeaders":{"retry-after":"3"}}}'
     )
     assert _of_error(error, OpenCodeLog()).retry_after_ms == 3000
+
+
+SEEN = {"connections": 1, "opaque": 0, "failed": 0, "dropped": 0, "refused": 0}
+
+
+@pytest.mark.parametrize(
+    ("cause", "seen", "expected", "by", "pause"),
+    [
+        (Cause.PROVIDER, {}, Cause.PROVIDER, "the agent only", 9.0),
+        (Cause.HARNESS, {}, Cause.HARNESS, "the agent only", 9.0),
+        (Cause.PROVIDER, {"answers": {"500": 1}, "last": "500"}, Cause.PROVIDER,
+         "the gateway", None),
+        (Cause.PROVIDER, {"answers": {"429": 1}, "last": "429"}, Cause.PROVIDER,
+         "the gateway", 9.0),
+        (Cause.PROVIDER, {"failed": 2, "last": "failed"}, Cause.PROVIDER, "the gateway", None),
+        # Not at the end, or of a kind that an agent can provoke: nothing is proved.
+        (Cause.PROVIDER, {"answers": {"500": 1, "200": 4}, "last": "200"}, Cause.PROVIDER,
+         "the agent only", None),
+        (Cause.AUTH, {"answers": {"401": 1}, "last": "401"}, Cause.AUTH, "the agent only", None),
+        (Cause.PROVIDER, {"opaque": 1}, Cause.PROVIDER, "the agent only", 9.0),
+        (Cause.PROVIDER, {"dropped": 1}, Cause.PROVIDER, "the agent only", None),
+        (Cause.PROVIDER, {"proxied": True}, Cause.PROVIDER, "the agent only", None),
+        (Cause.PROVIDER, {"refused": 1}, Cause.PROVIDER, "the agent only", None),
+        (Cause.AUTH, {"connections": 0}, Cause.AUTH, "the agent only", None),
+        # It never asked, or was always answered well: that is its own failure.
+        (Cause.PROVIDER, {"connections": 0}, Cause.AGENT_CRASH, "", None),
+        (Cause.AUTH, {"answers": {"200": 3}, "last": "200"}, Cause.AGENT_CRASH, "", None),
+    ],
+)  # fmt: skip
+def test_an_excuse_is_compared_with_what_the_gateway_saw(cause, seen, expected, by, pause) -> None:
+    reported = Failure(cause=cause, message="500", retry_after_ms=9.0)
+    found = checked_excuse(reported, {**SEEN, "answers": {}, "last": "", **seen} if seen else {})
+    assert (found.cause, found.reported_by, found.retry_after_ms) == (expected, by, pause)
+    assert found.is_unverified == (by == "the agent only")

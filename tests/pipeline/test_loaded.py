@@ -10,7 +10,9 @@ import msgspec
 import pytest
 
 from assay.pipeline.arms import reuse_of
+from assay.pipeline.identity import identity_of_setup
 from assay.pipeline.loaded import Loader
+from assay.pipeline.servers import add_servers
 from assay.pipeline.variables import chosen_variables
 from assay.records.capture import COVERS, NOT_RECORDED, Identity, identity_differences
 
@@ -51,7 +53,18 @@ COMMANDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "Node": (["node", "agent.mjs"], {}),
     "npm run": (["npm", "run", "agent"], {}),
     "NODE_OPTIONS": (["node", "-e", "1"], {"NODE_OPTIONS": "--require ./core.cjs"}),
+    "NODE_OPTIONS=": (["node", "-e", "1"], {"NODE_OPTIONS": "--require=./core.cjs"}),
     "Ruby": (["ruby", "agent.rb"], {}),
+    "data of any suffix": (["python3", "-c", "open('core.dat')"], {}),
+    ".env": (["python3", "-c", "load('.core')"], {}),
+    "data without a suffix": (["/bin/sh", "-c", "cat data/core"], {}),
+    "folder of a glob": (["python3", "-c", "list(Path('data').glob('*'))"], {}),
+    "parts of a path": (["python3", "-c", "open(os.path.join(here, 'data', 'core'))"], {}),
+    "program in a list": (["python3", "-c", "subprocess.run(['./core.sh'])"], {}),
+    "module in a list": (["python3", "-c", "run([sys.executable, '-m', 'core'])"], {}),
+    "pattern of the shell": (["/bin/sh", "-c", "for f in ./lib/*.sh; do . $f; done"], {}),
+    "make": (["make", "core"], {}),
+    "data as an operand": (["./native", "--weights", "core.dat"], {}),
     "settings": (["./native", "--config=settings.yaml"], {}),
 }
 
@@ -81,7 +94,10 @@ def test_an_edit_of_what_is_loaded_is_seen(name: str, write: Write, tmp_path: Pa
     write("agent.mjs", 'import { x } from "./core.js"\n')
     write("package.json", '{"scripts": {"agent": "node agent.mjs"}}')
     write("agent.rb", "require_relative 'core'\n")
-    for suffix in ("py", "js", "cjs", "rb"):
+    for name_ in (".core", "data/core", "core.sh", "lib/core.sh"):
+        write(name_)
+    write("Makefile", "core:\n\t./core.sh\n")
+    for suffix in ("py", "js", "cjs", "rb", "dat"):
         write(f"core.{suffix}")
     write("settings.yaml", "core: 1\n")
     words, env = COMMANDS[name]
@@ -112,6 +128,27 @@ def test_installed_packages_count_by_version_and_linked_ones_by_their_files(
     assert found.unknown == ()
 
 
+def test_an_installed_package_that_somebody_edited_is_another(write: Write, tmp_path: Path) -> None:
+    site = f"venv/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    write("venv/pyvenv.cfg")
+    write("venv/bin/python", "\x7fELF", 0o755)
+    digest = "sha256=Bu289DNhZaJx5lJAJaZDnDyqMkb9B5bxFncieXB6UyU"
+    write(f"{site}/registry-1.2.dist-info/RECORD", f"registry/__init__.py,{digest},6\n")
+    write("node_modules/tool/package.json", '{"name": "tool", "version": "1.0.0"}')
+    write("agent.mjs", 'import tool from "tool"\n')
+    versions = []
+    for text in ("A = 1\n", "A = 1\n", "A = 10\n"):
+        write(f"{site}/registry/__init__.py", text)
+        write("node_modules/tool/index.js", text)
+        loader = Loader(tmp_path, {"PATH": f"{tmp_path}/venv/bin:{os.environ['PATH']}"})
+        loader.command(["python", "-c", "import registry"])
+        loader.program(tmp_path / "node", ["agent.mjs"], tmp_path)
+        versions.append(loader.found().packages)
+    assert versions[0] == versions[1]
+    assert versions[0]["registry"] != versions[2]["registry"]
+    assert versions[0]["tool"] != versions[2]["tool"]
+
+
 def test_what_cannot_be_known_is_said(write: Write, tmp_path: Path) -> None:
     write("agent.py", "import importlib, sys\nimportlib.import_module(sys.argv[1])\n")
     for words, said in (
@@ -122,6 +159,128 @@ def test_what_cannot_be_known_is_said(write: Write, tmp_path: Path) -> None:
         loader = Loader(tmp_path, {"PATH": os.environ["PATH"]})
         loader.command(words)
         assert said in " ".join(loader.found().unknown)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "Path('log.txt').open('a').write('x')",
+        "open('log.txt', 'a')",
+        "logging.basicConfig(filename='log.txt')",
+        "os.system('date | tee log.txt')",
+    ],
+)
+def test_what_an_agent_writes_is_not_what_it_is_made_of(
+    code: str, write: Write, tmp_path: Path
+) -> None:
+    write("agent.py", code)
+    write("log.txt")
+    loader = Loader(tmp_path, {"PATH": os.environ["PATH"]})
+    loader.command(["python3", "agent.py"])
+    found = loader.found()
+    assert set(found.files) == {"agent.py"}
+    assert "log.txt, which agent.py may read or write" in found.unknown
+
+
+def test_what_is_put_together_from_pieces_is_said(write: Write, tmp_path: Path) -> None:
+    code = {
+        "files that agent.py opens by computed names": "open(f'{n}.md')",
+        "variables that agent.py reads by computed names": "os.environ['MY' + 'WORD']",
+        "modules that agent.py imports by computed names": "runpy.run_path('core' + '.py')",
+        "files in data, which stands in a command": "subprocess.run(['./native', 'data'])",
+        "what make builds and runs": "os.system('make core')",
+    }
+    write("native", "\x7fELF", 0o755)
+    write("data/x")
+    for said, text in code.items():
+        write("agent.py", text)
+        loader = Loader(tmp_path, {"PATH": os.environ["PATH"]})
+        loader.command(["python3", "agent.py"])
+        assert said in loader.found().unknown
+    for text in ("open('system.md')", "RULES = here / 'a.md'\nRULES.read_text()", "json.load(x)"):
+        write("agent.py", text)
+        loader = Loader(tmp_path, {"PATH": os.environ["PATH"]})
+        loader.command(["python3", "agent.py"])
+        assert loader.found().unknown == ()
+
+
+def test_a_large_folder_that_code_names_is_not_read(write: Write, tmp_path: Path) -> None:
+    write("agent.py", "for f in Path('data').iterdir(): print(f)")
+    with write("data/weights").open("wb") as file:
+        file.truncate(2**40)
+    loader = Loader(tmp_path, {"PATH": os.environ["PATH"]})
+    loader.command(["python3", "agent.py", "data/weights"])
+    found = loader.found()
+    assert found.files["data/weights"] == f"{2**40} bytes"
+    assert "files in data, which has more than 33,554,432 bytes" in found.unknown
+    assert f"the content of weights, which has {2**40:,} bytes" in found.unknown
+
+
+def test_settings_of_an_env_file_count_and_its_secrets_do_not(write: Write, tmp_path: Path) -> None:
+    write("agent.py", "from dotenv import load_dotenv\nload_dotenv()\n")
+    seen = []
+    for lines in ("MODEL=a\nAPI_KEY=1\n", "MODEL=a\nAPI_KEY=2\n", "MODEL=b\nAPI_KEY=2\n"):
+        write(".env", lines)
+        loader = Loader(tmp_path, {"PATH": os.environ["PATH"]})
+        loader.command(["python3", "agent.py"])
+        seen.append(loader.found().files[".env"])
+    assert seen[0] == seen[1] != seen[2]
+
+
+def test_variables_are_found_by_whatever_name_the_environment_has(
+    write: Write, tmp_path: Path
+) -> None:
+    write("agent.py", "from os import environ as E\nprint(E['MYWORD'])\n")
+    loader = Loader(tmp_path, {"PATH": os.environ["PATH"], "MYWORD": "x", "OTHER": "y"})
+    loader.command(["python3", "agent.py"])
+    assert loader.found().variables == {"MYWORD"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print(open('system.md').read())\nopen('log.txt', 'a').write('x')",
+        "RULES = Path(__file__).with_name('system.md')\nx = RULES.read_text()\nLOG.write_text(x)",
+        "RULES = 'system.md'\nrules = open(RULES)\nlogging.basicConfig(filename='log.txt')",
+    ],
+)
+def test_what_an_agent_only_reads_counts_although_it_writes_something_else(
+    code: str, write: Write, tmp_path: Path
+) -> None:
+    write("agent.py", code)
+    write("system.md")
+    write("log.txt")
+    loader = Loader(tmp_path, {"PATH": os.environ["PATH"]})
+    loader.command(["python3", "agent.py"])
+    assert set(loader.found().files) == {"agent.py", "system.md"}
+
+
+def test_settings_of_a_server_may_name_variables_folders_and_data(
+    write: Write, tmp_path: Path
+) -> None:
+    write("server.py")
+    write("db.bin")
+    write("data/x")
+    server = {"command": "python3", "args": ["server.py", "--dir", "data"]}
+    server["env"] = {"DB": "db.bin", "MODE": "${MODE}"}
+    loader = Loader(tmp_path, {"PATH": os.environ["PATH"]})
+    unknown = list(add_servers(loader, {"mcpServers": {"tools": server}}, tmp_path))
+    found = loader.found()
+    assert set(found.files) == {"server.py", "db.bin"}
+    assert "MODE" in found.variables
+    assert [*unknown, *found.unknown] == ["files in data, which stands in a command"]
+
+
+def test_a_setup_is_made_of_the_variables_that_it_reads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = []
+    for seed, other in (("1", "1"), ("1", "2"), ("2", "2")):
+        monkeypatch.setenv("MY_SEED", seed)
+        monkeypatch.setenv("OPENAI_MODEL", other)
+        identity = identity_of_setup(Identity(adapter="x"), "echo $MY_SEED > seed", tmp_path)
+        found.append(identity.setup)
+    assert found[0] == found[1] != found[2]
 
 
 def test_variables_that_choose_are_hashed_and_secrets_never() -> None:
@@ -158,3 +317,27 @@ def test_trials_are_reusable_after_a_check_or_not_at_all() -> None:
     old = Identity(adapter="simple", program="87a85951f5fb")
     assert reuse_of(old, now) == ("no", (NOT_RECORDED,))
     assert identity_differences(old, now) == ["the grader g (none before, 1 now)"]
+
+
+def test_devices_and_processes_are_no_files_of_an_agent(tmp_path: Path, write: Write) -> None:
+    """A link of another process cannot even be read."""
+    write("agent.py", 'open(f"/proc/{1}/cwd"); open("/proc/1/cwd"); open("/sys/kernel"); "/proc"\n')
+    found = loaded(tmp_path, "python3", "agent.py")
+    assert "agent.py" in found
+    assert not [name for name in found if name.startswith(("/proc", "/sys", "/dev/"))]
+
+
+def test_what_a_command_writes_itself_is_not_what_it_is_made_of(
+    tmp_path: Path, write: Write
+) -> None:
+    write("log", "one\n")
+    for line in (
+        "echo x >> log; wc -l < log",
+        f"echo x > {tmp_path}/log; cat log",
+        "tee -a log; cat log",
+    ):
+        loader = Loader(tmp_path, {"PATH": os.environ["PATH"]})
+        loader.command(["/bin/sh", "-c", line])
+        assert "log" not in loader.found().files
+        assert "log, which a command reads and writes" in loader.found().unknown
+    assert "log" in loaded(tmp_path, "/bin/sh", "-c", "cat log")

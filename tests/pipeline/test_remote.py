@@ -12,6 +12,7 @@ import pytest
 
 from assay import plugins
 from assay.errors import AssayError, InputError
+from assay.pipeline import remote
 from assay.pipeline.grade import grade_all
 from assay.pipeline.grading import GradedRow
 from assay.pipeline.remote import RemoteTrials
@@ -97,8 +98,10 @@ def shell_judge(folder: Path) -> str:
     """A judge that passes if its question has the word "good" in it."""
     script = (
         'case "$1" in *good*) p=true;; *) p=false;; esac\n'
-        'printf \'{"type":"result","result":"{\\\\"pass\\\\":%s,\\\\"score\\\\":1,'
-        '\\\\"reasoning\\\\":\\\\"%s\\\\"}"}\\n\' $p "${JUDGE_KEY-none}"'
+        'code=$(printf %s "$1" | sed -n \'s/.*"code": "\\([0-9a-f]*\\)", "pass".*/\\1/p\')\n'
+        'printf \'{"type":"result","result":"{\\\\"code\\\\":\\\\"%s\\\\",'
+        '\\\\"pass\\\\":%s,\\\\"score\\\\":1,'
+        '\\\\"reasoning\\\\":\\\\"%s\\\\"}"}\\n\' "$code" $p "${JUDGE_KEY-none}"'
     )
     schema = {
         "version": 1,
@@ -291,3 +294,18 @@ def test_tasks_of_harbor_travel_with_links(here: Path, tmp_path: Path) -> None:
     captured = remote.attempt(spec)
     assert captured.failure is msgspec.UNSET, captured.failure
     assert Path(captured.cwd or "", "hello.txt").read_text() == "hello\n"
+
+
+def test_a_workspace_of_very_many_files_comes_back_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_MOST_ENTRIES", 5)
+    (tmp_path / "w").mkdir()
+    for n in range(9):
+        (tmp_path / "w" / f"f{n}").touch()
+    packed, left = remote.pack_folder(tmp_path / "w")
+    assert left == ["f5 and all that follows (more than 5 files)"]
+    remote.unpack(packed, tmp_path / "there")
+    assert sorted(path.name for path in (tmp_path / "there").iterdir()) == [
+        f"f{n}" for n in range(5)
+    ]

@@ -5,11 +5,18 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from assay.pipeline.until import Order, UntilDecided
+from assay.pipeline.gate import settled_anchor
+from assay.pipeline.until import Order, UntilAllDecided, UntilDecided
 from assay.records.capture import Cause, Failure, Grade, Timing
 from assay.records.spec import Prompt, TrialSpec
 from assay.records.trial import Trial
-from assay.stats.sequential import ExtremeLooks, Look, SequentialDecision, decide_gate
+from assay.stats.sequential import (
+    ExtremeLooks,
+    Look,
+    SequentialDecision,
+    decide_effect,
+    decide_gate,
+)
 
 
 def result(passed: bool | None, cause: Cause | None = None) -> Trial:
@@ -168,3 +175,72 @@ def test_a_gate_ends_when_nothing_can_be_measured(plan: Callable):
     ends = [stopper.add(spec, result(None, Cause.AUTH)) for spec in order[:20]]
     assert ends == [False] * 19 + [True]
     assert stopper.finish().outcome == "undecided"
+
+
+def arms_of(plan: Callable, n_arms: int, n: int, k: int) -> tuple[list[TrialSpec], dict[int, int]]:
+    """Return the trials of all arms in turn, and the arm of each by its id()."""
+    turns = list(zip(*(plan(n, k) for _ in range(n_arms)), strict=True))
+    turns.sort(key=lambda specs: specs[0].number)
+    arms = {id(spec): arm for specs in turns for arm, spec in enumerate(specs)}
+    return [spec for specs in turns for spec in specs], arms
+
+
+def effect(size: float) -> Callable:
+    def decide(look: Look, extremes: ExtremeLooks | None, is_last: bool) -> SequentialDecision:
+        return decide_effect(look, effect=size, extremes=extremes, is_last=is_last)
+
+    return decide
+
+
+def test_nothing_is_the_same_before_every_prompt_has_run_in_both_arms(plan: Callable):
+    """Twenty prompts would decide; what is broken may be among the other twenty."""
+    specs, arms = arms_of(plan, 2, 40, 2)
+    rule = UntilDecided(effect(0.3), arm_of=lambda spec: arms[id(spec)], plan=specs, order=None)
+    order = rule.begin(specs)
+    assert not any(rule.add(spec, result(True)) for spec in order[: 2 * 30])
+    assert rule.decision.outcome == "go-on"
+    assert rule.decision.words.endswith("; 10 prompts must run before it counts")
+    assert not any(rule.add(spec, result(True)) for spec in order[2 * 30 : 2 * 40 - 1])
+    assert rule.add(order[2 * 40 - 1], result(True))
+    assert rule.decision.outcome == "same"
+
+
+def test_a_decided_arm_gets_no_more_trials(plan: Callable):
+    """Of two treatments one is decided at once; the other goes on, and so does the control."""
+    specs, arms = arms_of(plan, 3, 30, 2)
+
+    def rule(key: int) -> UntilDecided:
+        own = [spec for spec in specs if arms[id(spec)] in (0, key)]
+        return UntilDecided(
+            effect(0.1), arm_of=lambda spec: int(arms[id(spec)] == key), plan=own, order=None
+        )
+
+    rules = {"1": rule(1), "2": rule(2)}
+    both = UntilAllDecided(rules, lambda spec: str(arms[id(spec)]))
+    run = []
+    for spec in both.begin(specs):
+        if both.needs(spec):
+            run.append(arms[id(spec)])
+            both.add(spec, result(run[-1] == 1))
+    assert rules["1"].decision.outcome == "better"
+    assert run.count(1) < 30
+    assert run.count(2) == run.count(0) == 60
+    again = UntilAllDecided(rules, lambda spec: str(arms[id(spec)]))
+    assert not again.needs(specs[1])
+
+
+@pytest.mark.parametrize(
+    ("seen", "outcome"), [(-0.02, "pass"), (-0.08, "undecided"), (0.05, "pass")]
+)
+def test_an_anchor_that_is_not_decided_stops_only_what_is_seen_to_have_lost(
+    seen: float, outcome: str
+):
+    found = decide_gate(Look(50, seen, 0.5), margin=0.12, is_last=True)
+    assert found.outcome == "undecided"
+    settled = settled_anchor(found, 0.12)
+    assert settled.outcome == outcome
+    assert ("less than half of it is seen" in settled.words) == (outcome == "pass")
+    lost = msgspec.structs.replace(found, n_unmeasured=3)
+    assert settled_anchor(lost, 0.12).outcome == "undecided"
+    failed = decide_gate(Look(50, -0.5, 0.1), margin=0.12)
+    assert settled_anchor(failed, 0.12) is failed

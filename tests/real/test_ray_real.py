@@ -44,7 +44,8 @@ def test_a_real_judge_is_asked_on_other_nodes(
     (tmp_path / "rubric.md").write_text("It must be an answer.")
     verdict = {"pass": True, "score": 0.75, "reasoning": "It is one."}
     judge = {"agent": f"claude:{agent_program('claude')}", "rubric": "rubric.md"}
-    with ScriptedModel({"steps": [{"text": json.dumps(verdict)}]}) as model:
+    answer = json.dumps({"code": "{{judge_code}}", **verdict})
+    with ScriptedModel({"steps": [{"text": answer}], "toolless": "step"}) as model:
         done = assay(
             *("grade", "rows.jsonl", "-g", f"judge:{json.dumps(judge)}", "-j", 2),
             *("--executor", "ray", "--address", ray_cluster.address, "-o", "graded.jsonl"),

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import threading
 import time
+from operator import methodcaller
 from pathlib import Path
 
 import pytest
 
+from assay.run import background as background_module
 from assay.run import process
 from assay.run.background import Background
 from assay.run.family import no_strays
@@ -57,6 +59,29 @@ def test_the_work_does_not_wait_for_a_caller_that_is_busy(tmp_path):
     assert len(receive_all(background)) == 100
 
 
+@pytest.fixture
+def with_threads(monkeypatch):
+    """Be a program that must not be forked."""
+    monkeypatch.setattr(background_module, "has_threads", lambda: True)
+    monkeypatch.setattr(background_module.fork, "fork_process", lambda: pytest.fail("forked"))
+
+
+@pytest.mark.usefixtures("with_threads")
+def test_a_new_process_does_work_of_any_size():
+    work = methodcaller("__call__", b"x" * 1_000_000)
+    assert receive_all(Background(work)) == [b"x" * 1_000_000]
+
+
+@pytest.mark.usefixtures("with_threads")
+def test_nobody_waits_for_a_new_process_to_load(monkeypatch):
+    monkeypatch.setattr(background_module, "_NEW", "import time; time.sleep(60)")
+    background = Background(print)  # an event loop goes on meanwhile
+    assert background.receive_now() is None
+    os.kill(background._pid, signal.SIGKILL)
+    assert background.receive() is None
+    assert "SIGKILL" in background.how_it_ended
+
+
 def test_close_stops_the_work_and_waits_for_it():
     def work(send):
         send(str(os.getpid()).encode())
@@ -77,6 +102,7 @@ def test_close_stops_the_work_and_waits_for_it():
 def test_the_work_ends_when_its_caller_is_killed(tmp_path):
     program = """
 import os, time
+from assay.run import background as background_module
 from assay.run import process
 from assay.run.background import Background
 def work(send):

@@ -1,5 +1,6 @@
 """Following a file: every byte is in exactly one line, read live or again."""
 
+import json
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from assay.records.recording import RawLine
 from assay.run.secrets import Secrets
-from assay.run.tail import LineSplitter, Tail, recorded_lines
+from assay.run.tail import LineSplitter, Tail, mask_again, recorded_lines
+from assay.run.turn import opened_again
 
 NO_SECRETS = Secrets({})
 pieces = st.lists(
@@ -49,7 +51,7 @@ def test_reading_again_gives_the_same_lines_with_the_same_times(
             live += tail.read(t_ms)
     live += tail.close(len(chunks))
     # a last line without end has the time of its last byte in the file, that of its end live
-    again = list(recorded_lines(path, tail.marks, limit))
+    again = list(recorded_lines(tail.fd, tail.marks, limit))
     ended = live[:-1] if b"".join(chunks)[-1:] not in (b"\n", b"") else live
     assert again[: len(ended)] == ended
     assert [line.text for line in again] == [line.text for line in live]
@@ -58,8 +60,10 @@ def test_reading_again_gives_the_same_lines_with_the_same_times(
 def test_a_part_of_a_file_can_be_read_again(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"one\ntwo\nthree\n")
-    lines = recorded_lines(str(path), [(4, 1), (8, 2), (14, 3)], 100, first=4, last=8)
-    assert list(lines) == [RawLine(2, b"two")]
+    with path.open("rb") as file:
+        marks = [(4, 1), (8, 2), (14, 3)]
+        lines = list(recorded_lines(file.fileno(), marks, 100, first=4, last=8))
+    assert lines == [RawLine(2, b"two")]
 
 
 def test_one_call_reads_a_bounded_amount(tmp_path: Path) -> None:
@@ -112,11 +116,12 @@ def test_a_secret_is_covered_however_its_bytes_arrive(
 def test_who_opens_the_stream_anew_writes_over_nobodys_lines(tmp_path: Path) -> None:
     secrets = Secrets({"API_KEY": "hidden-away"})
     tail = Tail(make(tmp_path / "out"), 1024, secrets)
-    os.write(tail.fd, b"one hidden-away\n")
+    agent = opened_again(tail.fd)
+    os.write(agent, b"one hidden-away\n")
     got = list(tail.read(1))
     with Path(f"/proc/self/fd/{tail.fd}").open("ab") as again:
         again.write(b"two\n")
-    os.write(tail.fd, b"three\n")
+    os.write(agent, b"three\n")
     got += [*tail.read(2), *tail.close(3)]
     assert [line.text for line in got] == [b"one [redacted]*", b"two", b"three"]
     assert (tmp_path / "out").read_bytes() == b"one [redacted]*\ntwo\nthree\n"
@@ -126,19 +131,20 @@ def test_who_opens_the_stream_anew_writes_over_nobodys_lines(tmp_path: Path) -> 
 def test_a_stream_that_is_cut_off_is_read_from_its_beginning(tmp_path: Path, before: bytes) -> None:
     path = tmp_path / "out"
     tail = Tail(make(path), 1024, NO_SECRETS)
-    os.write(tail.fd, before)
+    agent = opened_again(tail.fd)
+    os.write(agent, before)
     got = list(tail.read(1))
     with Path(f"/proc/self/fd/{tail.fd}").open("wb") as again:
         again.write(b"three\n")
     got += tail.read(2)
-    os.write(tail.fd, b"four\n")
+    os.write(agent, b"four\n")
     got += [*tail.read(3), *tail.close(4)]
     assert [line.text for line in got] == [
         *before.splitlines()[: before.count(b"\n")],
         b"three",
         b"four",
     ]
-    again_read = list(recorded_lines(str(path), tail.marks, 1024))
+    again_read = list(recorded_lines(tail.fd, tail.marks, 1024))
     assert again_read == [RawLine(2, b"three"), RawLine(3, b"four")]
 
 
@@ -188,13 +194,15 @@ def test_a_json_line_stays_json_with_the_same_numbers(tmp_path: Path) -> None:
 def test_what_is_not_read_any_more_is_masked_all_the_same(tmp_path: Path) -> None:
     """An agent that wrote too much is ended, and the rest of its output is not read as lines."""
     path = tmp_path / "out"
-    tail = Tail(make(path), 1000, Secrets({"API_KEY": "hidden-away-1"}))
+    secrets = Secrets({"API_KEY": "hidden-away-1"})
+    tail = Tail(make(path), 1000, secrets)
     os.write(tail.fd, b"x" * 200 * 1024 + b" half hidd")
     list(tail.read(0))
     os.write(tail.fd, b"en-away-1\n" + (b"y" * 100_000 + b" hidden-away-1\n") * 8)
     list(tail.read(0))
     size = path.stat().st_size
     list(tail.close(0, to_the_end=False))
+    assert mask_again(tail.fd, tail.end, 1000, secrets, lambda: True) == size
     assert b"hidden" not in path.read_bytes()
     assert path.stat().st_size == size
 
@@ -211,3 +219,37 @@ def test_every_part_of_an_oversized_line_is_masked(tmp_path: Path) -> None:
     list(tail.close(0))
     assert b"hidden" not in path.read_bytes()
     assert path.read_bytes().count(b"[redacted]***") == 40
+
+
+@pytest.mark.parametrize(
+    "line", [b"hidden-away-1 " * 9000, json.dumps(["hidden-away-1"] * 9000).encode()]
+)
+def test_what_there_was_no_time_to_mask_is_not_kept(tmp_path: Path, line: bytes) -> None:
+    secrets, path = Secrets({"API_KEY": "hidden-away-1"}), tmp_path / "out"
+    tail = Tail(make(path), 1 << 20, secrets, has_time=lambda: False)
+    path.write_bytes(b"one\n" + line + b"\ntwo\n")
+    got = [line for _ in range(4) for line in tail.read(0)] + list(tail.close(0))
+    assert [(line.text, line.oversized) for line in got] == [
+        (b"one", False),
+        (b"", True),
+        (b"two", False),
+    ]
+    assert tail.end == 4
+    assert mask_again(tail.fd, path.stat().st_size, 1 << 20, secrets, lambda: False) == 0
+
+
+@pytest.mark.parametrize("n_lines", [1, 40_000])
+def test_a_secret_that_is_written_over_lines_that_were_read_is_masked(
+    tmp_path: Path, n_lines: int
+) -> None:
+    secrets, path = Secrets({"API_KEY": "hidden-away-1"}), tmp_path / "out"
+    fd = make(path)
+    path.write_bytes(b"a line of twenty by\n" * n_lines + b"the last")
+    before = path.read_bytes()
+    with path.open("r+b") as again:
+        again.seek(len(before) // 2 // 20 * 20)
+        again.write(b"hidden-away-1")
+    assert mask_again(fd, len(before), 1024, secrets, lambda: True) == len(before)
+    after = path.read_bytes()
+    assert b"hidden" not in after
+    assert (len(after), after.count(b"[redacted]***")) == (len(before), 1)

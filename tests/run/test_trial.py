@@ -1,6 +1,7 @@
 """One trial: whose fault it is when something other than the agent breaks."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 from assay import plugins
 from assay.plugin import InputError, PluginRef
 from assay.records.capture import Cause
+from assay.records.spec import Limits
 from assay.run.trial import recorded
 
 ERRORS = {"KeyError": KeyError, "InputError": InputError, "OSError": OSError}
@@ -62,3 +64,23 @@ def test_whatever_a_world_raises_is_the_worlds_failure(
         failure = recording.failure
     assert failure is not None
     assert (failure.cause, "the board" in failure.message) == (Cause.WORLD, True)
+
+
+def test_a_clock_that_jumps_changes_no_limit_and_no_duration(
+    spec: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of the machine is set back and forth by ten years while the agent works."""
+    real, years = time.time(), iter(range(0, 4000, 10))
+    jump = lambda: real + (-1) ** (year := next(years)) * year * 31_536_000.0  # noqa: E731
+    monkeypatch.setattr(time, "time", jump)
+    monkeypatch.setattr(time, "time_ns", lambda: int(jump() * 1e9))
+    began = time.monotonic()
+    with recorded(spec("!do wait 0.2 ; say here")) as ok:
+        pass
+    with recorded(spec("!do wait 300", limits=Limits(turn_s=0.5))) as late:
+        pass
+    assert time.monotonic() - began < 15
+    assert ok.failure is None
+    assert 200 <= ok.end_ms - ok.start_ms < 10_000
+    assert late.turns[-1].end.timed_out
+    assert 500 <= late.end_ms - late.start_ms < 10_000

@@ -74,11 +74,15 @@ def test_nothing_of_the_project_around_reaches_an_agent_in_a_workspace(
 def test_what_an_agent_is_offered_is_in_the_row(
     assay: Callable, shell_agent: Path, prompts: Callable, read_rows: Callable, project: Path
 ) -> None:
+    (project / "CLAUDE.md").write_text("Follow @rules.md\n")
+    (project / "rules.md").write_text("and @docs/more.md, me@example.org\n")
+    (project / "docs").mkdir(exist_ok=True)
+    (project / "docs" / "more.md").write_text("Be brief.\n")
     done = assay("capture", prompts("R"), "-s", shell_agent, "-o", "out.jsonl")
     assert f"The agent works in {project} itself" in done.stderr
     (row,) = read_rows(project / "out.jsonl")
     offered = row["identity"]["offered"]
-    names = set(PROJECT) - {".git/HEAD"}
+    names = set(PROJECT) - {".git/HEAD"} | {"rules.md", "docs/more.md"}
     assert names <= set(offered)
     assert len(set(offered.values())) >= 3, "contents are hashed"
     done = assay(

@@ -71,3 +71,42 @@ def test_a_difference_may_be_negative_where_no_prompt_of_the_sample_is():
     down = compare_amounts([101, 150, 400], [100, 100, 100], seed=1)
     assert up.difference_interval.low == pytest.approx(-down.difference_interval.high)
     assert up.difference_interval.low < 0
+
+
+def test_a_few_runaways_do_not_move_the_median_ratio() -> None:
+    rng = np.random.default_rng(72)
+    held = {"median": 0, "mean": 0}
+    for _ in range(200):
+        a, b = (np.exp(rng.normal(0.0, 0.5, 50)) for _ in range(2))
+        a[rng.random(50) < 0.03] *= 50
+        b[rng.random(50) < 0.03] *= 50
+        found = compare_amounts(a, b, seed=1, n_resamples=200)
+        assert found.median_ratio_interval is not None
+        held["median"] += found.median_ratio_interval.contains(1.0)
+        held["mean"] += found.difference_interval.contains(0.0)
+        is_far = max(a.max(), b.max()) > 30
+        assert (found.tail is not None) >= is_far
+    assert held["median"] / 200 >= 0.92
+
+
+def test_log_normal_amounts_are_no_runaways() -> None:
+    rng = np.random.default_rng(5)
+    found = [
+        compare_amounts(*np.exp(rng.normal(0.0, 1.0, (2, 50))), seed=1, n_resamples=50).tail
+        for _ in range(100)
+    ]
+    assert sum(tail is not None for tail in found) <= 5
+
+
+@pytest.mark.parametrize("n", [5, 6, 200, 5000])
+def test_the_interval_of_the_median_ratio_comes_from_the_order(n: int) -> None:
+    ratios = np.linspace(0.5, 2.0, n)
+    found = compare_amounts(np.ones(n), ratios, seed=1, n_resamples=50)
+    assert found.median_ratio == pytest.approx(1.25)
+    interval = found.median_ratio_interval
+    if n == 5:
+        assert interval is None
+        return
+    assert interval is not None
+    assert interval.low < 1.25 < interval.high
+    assert interval.high - interval.low < 4 / n**0.5

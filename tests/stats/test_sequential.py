@@ -91,7 +91,7 @@ def test_what_was_not_measured_withholds_a_pass():
     assert decide_gate(Look(150, 0.0, 0.1), margin=0.1, extremes=few).outcome == "pass"
     hidden = decide_gate(look, margin=0.1, extremes=ExtremeLooks(Look(120, -0.2, 0.2), look))
     assert hidden.outcome == "go-on"
-    assert "-0.200" in hidden.words
+    assert "-20.0 points" in hidden.words
     alike = Look(200, 0.0, 0.1)
     for worst, best in ((-0.2, 0.0), (0.0, 0.2)):
         cases = ExtremeLooks(Look(200, worst, 0.1), Look(200, best, 0.1))
@@ -210,6 +210,6 @@ def test_a_look_after_each_prompt_makes_no_more_errors(loss, wrong):
 
 
 def test_limits_are_not_rounded_onto_the_margin():
-    assert _range(make_interval(-0.09996, 0.05, 0.9, ""), 0.1) == "-0.09996 to +0.05000"
-    assert _range(make_interval(-0.3, -0.0004, 0.9, ""), 0.1) == "-0.3000 to -0.0004"
-    assert _range(make_interval(-0.3, 0.2, 0.9, ""), 0.1) == "-0.300 to +0.200"
+    assert _range(make_interval(-0.09996, 0.05, 0.9, ""), 0.1) == "-9.996 to +5.000 points"
+    assert _range(make_interval(-0.3, -0.0004, 0.9, ""), 0.1) == "-30.00 to -0.04 points"
+    assert _range(make_interval(-0.3, 0.2, 0.9, ""), 0.1) == "-30.0 to +20.0 points"

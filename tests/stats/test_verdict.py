@@ -1,5 +1,3 @@
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,11 +17,6 @@ def compare(only_a, only_b, both, k=1):
 def test_clear_winners_and_losers():
     assert judge_difference(compare(2, 20, 30), margin=0.02).code == "better"
     assert judge_difference(compare(20, 2, 30), margin=0.02).code == "worse"
-
-
-def test_words_name_the_runs_and_the_numbers():
-    words = judge_difference(compare(2, 20, 28), margin=0.02, names=("old", "new")).words
-    assert words.startswith("new is better than old: +0.360 (+0.")
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.sampled_from([1, 5]), st.floats(0, 0.9))
@@ -48,7 +41,6 @@ def test_identical_runs_of_many_prompts_are_the_same():
 def test_a_shown_difference_smaller_than_the_margin_is_the_same():
     verdict = judge_difference(compare(10, 60, 9930), margin=0.02)
     assert verdict.code == "same"
-    assert "smaller than the margin" in verdict.words
     assert judge_difference(compare(10, 60, 9930), margin=0.001).code == "better"
 
 
@@ -56,7 +48,6 @@ def test_no_grades_is_not_enough_data():
     nothing = compare_rates(([0], [0]), ([0], [0]), seed=1)
     verdict = judge_difference(nothing, margin=0.02)
     assert verdict.code == "not-enough-data"
-    assert "no prompt" in verdict.words
 
 
 def test_the_adjusted_p_decides_among_several_pairs():
@@ -107,10 +98,3 @@ def test_same_prints_the_interval_that_decided(n, margin):
     verdict = judge_difference(compare(0, 0, n), margin=margin)
     assert verdict.code == "same"
     assert -margin < verdict.interval.low <= verdict.interval.high < margin
-    shown = [float(end) for end in re.findall(r"[+-]\d\.\d+", verdict.words)[-2:]]
-    assert -margin < shown[0] < shown[1] < margin
-
-
-def test_where_nothing_differs_it_is_said():
-    words = judge_difference(compare(0, 0, 20), margin=0.02).words
-    assert words.startswith("not enough data: none of 20 prompts differs; to show that it stays")

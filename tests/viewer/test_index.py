@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assay.compare.columns import TRIAL
 from assay.compare.runs import load_run
 from assay.viewer.index import Index
 
@@ -47,8 +49,9 @@ def test_every_trial_is_found_again(file: Path) -> None:
 
 
 def test_a_kept_index_is_not_read_again(file: Path) -> None:
-    opened(file).close()
-    folder = file.with_name("run.jsonl.assay-index")
+    first = opened(file)
+    first.close()
+    folder = first.folder
     before = (folder / "rows.id").stat().st_mtime_ns
     again = Index(file)
     assert again.meta.n_trials == 20
@@ -131,12 +134,13 @@ def test_two_viewers_do_not_disturb_each_other(file: Path) -> None:
     first.close()
 
 
-def test_folder_that_cannot_be_written_uses_the_cache(
+def test_the_index_is_in_the_cache_and_never_beside_the_file(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    file.with_name("run.jsonl.assay-index").write_text("a file is in the way")
+    before = sorted(file.parent.iterdir())
     index = opened(file)
+    assert [path for path in sorted(file.parent.iterdir()) if path.name != "cache"] == before
     assert index.folder.is_relative_to(tmp_path / "cache")
     assert index.meta.n_trials == 20
     assert stat.S_IMODE(os.stat(index.folder / "lock").st_mode) == 0o600  # noqa: PTH116
@@ -258,4 +262,56 @@ def test_an_index_made_in_pieces_is_the_run_that_compare_reads(
     assert np.array_equal(mine.prompt, theirs.prompt)
     for name in set(theirs.__struct_fields__) - {"columns"}:
         assert getattr(mine, name) == getattr(theirs, name), name
+    index.close()
+
+
+def forge_numbers(folder: Path) -> None:
+    """All trials passed, in a column of the same size."""
+    path = folder / "trials.passed"
+    path.write_bytes(np.ones(20, TRIAL["passed"]).tobytes())
+
+
+def forge_meta(folder: Path) -> None:
+    path = folder / "meta.json"
+    path.write_text(path.read_text().replace('"nTrials":20', '"nTrials":19'))
+
+
+def link_elsewhere(folder: Path) -> None:
+    """The viewer would cut off the file behind the link and append what rows say."""
+    for name in ("texts", "rows.id", "meta.json"):
+        (folder / name).unlink()
+        (folder / name).symlink_to(folder.parent / "precious")
+
+
+def block(folder: Path) -> None:
+    (folder / "meta.json").unlink()
+    os.mkfifo(folder / "meta.json.new")
+    (folder / "texts").unlink()
+    (folder / "texts").mkdir()
+
+
+@pytest.mark.parametrize("forge", [forge_numbers, forge_meta, link_elsewhere, block])
+def test_a_planted_index_is_made_again(file: Path, forge: Callable[[Path], None]) -> None:
+    index = opened(file)
+    passed = np.array(index.columns.trials["passed"])
+    index.close()
+    precious = index.folder.parent / "precious"
+    precious.write_text("mine")
+    forge(index.folder)
+    again = opened(file)
+    assert again.folder == index.folder
+    assert again.meta.n_trials == 20
+    np.testing.assert_array_equal(again.columns.trials["passed"], passed)
+    assert precious.read_text() == "mine"
+    precious.unlink()
+    again.close()
+
+
+def test_an_index_of_another_user_is_made_again(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(file).close()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+    index = Index(file)
+    assert index.meta.n_trials == 0
     index.close()

@@ -107,8 +107,10 @@ def test_what_regressed_stands_below_the_verdict_with_reasons_and_the_parting_st
     assert "100 % → 0 %" in first
     assert "the file is there" in first
     assert "They part at step" in first
-    order = browser.run("return [...document.querySelectorAll('.changes, .verdict, .health')].map(e => e.className)")  # fmt: skip # noqa: E501
-    assert order[:2] == ["verdict unclear", "changes"]
+    order = browser.run("return [...document.querySelectorAll('.changes, .verdict, .first')].map(e => e.className)")  # fmt: skip # noqa: E501
+    assert order == ["verdict unclear", "first", "changes"]
+    answers = browser.run("return document.querySelectorAll('.change .answer').length")
+    assert answers >= 2
     chips = browser.run("return [...document.querySelectorAll('.chips button')].map(b => b.innerText)")  # fmt: skip # noqa: E501
     assert chips[:2] == ["Regressed 3", "Improved 1"]
     assert "Not measured 1" in chips
@@ -495,3 +497,59 @@ def test_two_agents_replay_a_game_in_step_to_the_end_of_the_longer(
     quick, slow = browser.run(moves)
     assert "I try move 3." in quick
     assert "I try move 5." in slow
+
+
+def test_why_it_failed_and_what_is_in_doubt(
+    browser: Any, tmp_path: Path, make_report: Callable[..., Path]
+) -> None:
+    again = call(
+        "Bash", {"command": "make all"}, 1, status="failed", output="no rule 7", exitCode=2
+    )
+    cheat = [call("Edit", {"file_path": "tests/test_a.py"}, 1), call("Bash", {"command": "ls"}, 2)]
+    rows = [row(f"stuck-{n}", False, [again] * 3) for n in range(2)]
+    rows += [row("cheat", True, cheat), row("pot", True, [], honeypot=True)]
+    page = make_report(tmp_path / "r.html", write(tmp_path / "run.jsonl", rows))
+    browser.draw(f"file://{page}")
+    browser.see(".doubts", "1 trial of a honeypot passed")
+    browser.see(".doubts", "1 of 1 pass is doubtful")
+    browser.click(".doubts a", "Why")
+    browser.see("h1", "Why did it fail?")
+    browser.see(".why h2", "Hacked honeypots")
+    browser.see(".why tbody", "repeated a failing call")
+    browser.see(".clusters", "2 of 2: repeated a failing call: `make all`: no rule N")
+    browser.click(".explained a", "step 1")
+    browser.wait("return location.hash.includes('/step/1')")
+    browser.see("h2", "Steps (")
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+def test_the_first_screen_needs_no_scroll(browser: Any, page: str, size: tuple[int, int]) -> None:
+    """The verdict, the picture, what it costs, health and the first change with its answers."""
+    browser.size(*size)
+    browser.draw(page)
+    browser.see(".change .answer", "")
+    parts = ".verdict, .glance, .beside-picture table, .health, .change:first-child h3"
+    ends = browser.run(
+        f"return [...document.querySelectorAll('{parts}')].map(e => e.getBoundingClientRect())"
+        ".map(({right, bottom}) => [right, bottom])"
+    )
+    assert len(ends) == 5
+    assert all(right <= size[0] and bottom <= size[1] for right, bottom in ends), ends
+    cut = browser.run(
+        "return [...document.querySelectorAll('.glance text')].filter(e => {"
+        " const [box, frame] = [e.getBoundingClientRect(),"
+        " e.closest('svg').getBoundingClientRect()];"
+        " return box.right > frame.right + 1 || box.left < frame.left - 1; }).length"
+    )
+    assert cut == 0
+
+
+def test_a_filter_that_does_not_exist_is_said(browser: Any, page: str) -> None:
+    browser.draw(f"{page}#/prompts?colour=red&status=bogus")
+    browser.see(".notice", 'There is no filter "colour"')
+    browser.see(".notice", 'There is no result "bogus"')
+
+
+def test_the_search_takes_a_pasted_command_and_says_how_it_read_it(browser: Any, page: str) -> None:
+    browser.draw(f"{page}#/search?q=rm%20-f%20a.txt")
+    browser.see("[role=status]", 'Read as: "rm" and "f" and "a.txt"')

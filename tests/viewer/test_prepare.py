@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from assay.compare.report import CompareOptions
-from assay.viewer.index import indexed_size
+from assay.viewer.index import Index, indexed_size
 from assay.viewer.library import Library
 from assay.viewer.service import ViewerService
 
@@ -19,8 +19,9 @@ def test_the_viewer_finds_index_and_overview(tmp_path: Path, sample: ModuleType)
     words = [sys.executable, "-m", "assay.viewer.prepare"]
     subprocess.run(words, input=json.dumps(request).encode(), check=True)
     assert indexed_size(file) == file.stat().st_size
-    folder = tmp_path / "run.jsonl.assay-index"
-    (kept,) = folder.glob("overview-*.json")
+    index = Index(file)
+    (kept,) = index.folder.glob("overview-*.json")
+    index.close()
     before = kept.stat().st_mtime_ns
     library = Library([("run", file)], [])
     told = ViewerService(library, CompareOptions(margin=0.02, seed=7), "category").overview("")

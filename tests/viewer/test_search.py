@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import sqlite3
 import stat
 import subprocess
 import time
@@ -17,9 +18,10 @@ from hypothesis import strategies as st
 
 from assay.compare.report import CompareOptions
 from assay.errors import InputError
+from assay.records.tools import TOOL_KINDS, tool_table
 from assay.viewer.index import Index
 from assay.viewer.library import Library
-from assay.viewer.query import TrialFacts, hits, matches_trial, parse, tool_kinds, words
+from assay.viewer.query import TrialFacts, hits, matches_trial, parse, words
 from assay.viewer.service import ViewerService
 from assay.viewer.words import WordIndex, expression, text_of
 
@@ -59,8 +61,9 @@ def test_the_server_understands_a_query(query: str, expected: Any) -> None:
 
 
 def test_the_page_understands_every_query_alike(tmp_path: Path) -> None:
-    for name in ("query.js", "tools.js", "tools.json"):
+    for name in ("query.js", "tools.js"):
         shutil.copy(ASSETS / name, tmp_path)
+    (tmp_path / "tools.json").write_text(tool_table())
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "run.mjs").write_text(NODE)
     cases = str(Path(__file__).with_name("queries.json"))
@@ -169,9 +172,9 @@ def test_the_index_finds_a_kind_of_tool_under_every_name(
 
 def test_the_help_of_the_page_names_every_kind_of_tool() -> None:
     page = (ASSETS / "search.js").read_text(encoding="utf-8")
-    assert f"tool ({', '.join(tool_kinds())}, or the name" in page.replace('" +\n  "', "")
+    assert f"tool ({', '.join(TOOL_KINDS)}, or the name" in page.replace('" +\n  "', "")
     guide = (ASSETS.parents[3] / "docs/view.md").read_text(encoding="utf-8")
-    assert all(f"`{kind}`" in guide or f"`tool:{kind}" in guide for kind in tool_kinds())
+    assert all(f"`{kind}`" in guide or f"`tool:{kind}" in guide for kind in TOOL_KINDS)
 
 
 def test_new_rows_are_found_and_the_index_is_kept(
@@ -303,3 +306,57 @@ def test_the_cache_folder_of_another_is_not_opened_to_the_world(
     (tmp_path / "assay/search").chmod(0o755)
     assert stat.S_IMODE(private_folder("search").stat().st_mode) == 0o700
     assert os.environ["XDG_CACHE_HOME"] == str(tmp_path)
+
+
+def plant_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def plant_link(path: Path) -> None:
+    """To a database of the user: what is written to it would be written there."""
+    path.unlink()
+    other = path.with_name("precious.db")
+    with sqlite3.connect(other) as database:
+        database.execute("CREATE TABLE IF NOT EXISTS mine (a)")
+    path.symlink_to(other)
+
+
+def plant_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def plant_noise(path: Path) -> None:
+    path.write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 40)
+
+
+def plant_view(path: Path) -> None:
+    """An endless one in place of the table of words."""
+    numbers = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r)"
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TABLE words")
+        database.execute(f"CREATE VIEW words AS {numbers} SELECT n AS rowid, '' AS text FROM r")
+
+
+@pytest.mark.parametrize("plant", [plant_fifo, plant_link, plant_folder, plant_noise, plant_view])
+def test_a_planted_database_of_words_is_made_again(
+    tmp_path: Path, plant: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    row = {"id": "a", "input": "?", "output": "plum", "trajectory": [], "timing": {"total": 1}}
+    (tmp_path / "run.jsonl").write_text(json.dumps(row) + "\n")
+    index = Index(tmp_path / "run.jsonl")
+    index.refresh()
+    WordIndex(index).extend()
+    (path,) = (tmp_path / "cache").rglob("*.sqlite")
+    plant(path)
+    again = WordIndex(index)
+    assert again.extend() == 1
+    assert list(again.rows('"plum"', -1)) == [0]
+    assert path.is_file()
+    assert not path.is_symlink()
+    if (other := path.with_name("precious.db")).exists():
+        with sqlite3.connect(other) as database:
+            assert database.execute("SELECT name FROM sqlite_master").fetchall() == [("mine",)]
+    index.close()

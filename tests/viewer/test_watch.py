@@ -87,10 +87,18 @@ def test_page_and_terminal_say_the_same_and_nothing_jumps(
     assert browser.run("return document.title") != "owned"
 
     browser.click("#live summary")  # a fold that the reader closed stays closed
+    folds = "document.querySelectorAll('main details[open]').length"
+    n_open = browser.run(
+        "for (const one of document.querySelectorAll('main details:not([open]) > summary'))"
+        f" one.click(); return {folds}"
+    )
+    assert n_open > 3
     browser.run("scrollTo(0, 400)")
     with file.open("a") as out:
         out.write("".join(json.dumps(row) + "\n" for row in rows[40:50]))
+        out.write("not a row\n")  # a notice appears above everything else
     browser.see(".health", "50 of 50 trials run")
+    assert browser.run(f"return {folds}") == n_open
     assert browser.run("return scrollY") == 400
     assert browser.run("return document.querySelector('#live details').open") is False
 

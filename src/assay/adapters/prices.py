@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay.errors import InputError, UsageError
-from assay.records.capture import Usage
+from assay.records.capture import Usage, possible_usd
 
 _MILLION = 1_000_000
 _DATED = re.compile(r"[-@](20\d{6}|20\d\d-\d\d-\d\d|latest)$")
@@ -73,9 +73,7 @@ def with_cost(
     input_includes_cache: bool = False,
     output_includes_reasoning: bool = False,
 ) -> Usage:
-    """Return usage with an estimated cost, unless the agent reported one."""
-    if usage.cost_usd is not UNSET:
-        return usage
+    """Return usage with an estimated cost, beside the one that the agent reported, if it did."""
     cost = estimate_cost(
         model,
         usage,
@@ -84,7 +82,9 @@ def with_cost(
     )
     if cost is None:
         return usage
-    return msgspec.structs.replace(usage, cost_usd=cost, cost_source="estimated")
+    if usage.cost_usd is not UNSET:
+        return msgspec.structs.replace(usage, estimated_usd=cost)
+    return msgspec.structs.replace(usage, cost_usd=possible_usd(cost), cost_source="estimated")
 
 
 def _price(model: str | None) -> Price | None:

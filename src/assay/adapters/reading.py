@@ -1,5 +1,6 @@
 """What all adapters use to read: JSON lines, the trial's clock, steps built from events."""
 
+import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from math import isfinite
@@ -9,7 +10,15 @@ import msgspec
 from msgspec import UNSET
 
 from assay.plugin import Watch
-from assay.records.capture import AnyStep, Events, Message, Plan, Thought, ToolCall
+from assay.records.capture import (
+    AnyStep,
+    Events,
+    Message,
+    Plan,
+    Thought,
+    ToolCall,
+    possible_usd,
+)
 from assay.records.recording import RawLine, Recording
 
 
@@ -70,6 +79,13 @@ def number_at(value: Any, *names: str) -> float | None:
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
     return float(found) if abs(found) < _TOO_LARGE else None
+
+
+def cost_at(value: Any, *names: str) -> float | None:
+    """The same for what a call of the model cost in USD, IMPOSSIBLE_USD if that cannot be true."""
+    found = value_at(value, *names)
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    return possible_usd(found) if is_number else None
 
 
 def integer_at(value: Any, *names: str) -> int | None:
@@ -171,8 +187,6 @@ def _parse_leniently(line: bytes) -> Any:
     # The standard library's parser accepts what msgspec refuses; plain text is not worth a try.
     if not line.lstrip().startswith((b"{", b"[")):
         return None
-    import json  # late: it takes 1 ms, and most agents write JSON that is right
-
     try:
         text = line.decode("utf-8", "replace")
         value = json.loads(text, parse_constant=lambda _name: None, parse_float=_finite)

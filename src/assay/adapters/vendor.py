@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -263,8 +263,29 @@ def is_too_long(prompt: str) -> bool:
 
 
 def mcp_servers(options: VendorOptions, ask: Ask) -> dict[str, McpServer]:
-    """Return the servers of the user and of the trial's world; the world's take precedence."""
+    """Return the servers of the user and of the trial's world; the world's take precedence.
+
+    Without tools there are none.
+    """
+    if not ask.tools:
+        return {}
     return {**options.mcp, **parse_mcp(ask.mcp_servers, "the world's MCP servers")}
+
+
+def without_flags(args: Iterable[str], flags: Mapping[str, int]) -> list[str]:
+    """Return arguments without some flags; flags has how many values follow each of them."""
+    left: list[str] = []
+    n_values = 0
+    for arg in args:
+        if n_values:
+            n_values -= 1
+            continue
+        name, equals, _ = arg.partition("=")
+        if name not in flags:
+            left.append(arg)
+        elif not equals:
+            n_values = flags[name]
+    return left
 
 
 def variables_of(servers: Iterable[McpServer]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import posixpath
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -154,17 +154,16 @@ class _Workdirs:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._copies: dict[tuple[str, str], Any] = {}
+        self._folders = ExitStack()
+        self._copies: dict[tuple[str, str], Path] = {}
 
     def copy(self, task: Task, around: Surroundings, workspace: Path, host: Machine) -> None:
         """Copy what the image has in the working folder into a workspace."""
         key = around.container, task.workdir
         with self._lock:
             if key not in self._copies:
-                from tempfile import TemporaryDirectory  # late: few runs need it
-
-                folder = TemporaryDirectory(prefix="assay-harbor-", ignore_cleanup_errors=True)
-                target = Path(folder.name, "files")
+                folder = self._folders.enter_context(temporary_folder("assay-harbor-"))
+                target = Path(folder, "files")
                 target.mkdir()
                 inside = msgspec.structs.replace(around, cwd=str(target))
                 script = 'test ! -d "$1" || cp -R "$1/." .'
@@ -175,9 +174,8 @@ class _Workdirs:
                 if done.exit_code != 0:
                     msg = f"cannot copy {task.workdir} out of {around.container}: {_tail(done)}"
                     raise PluginError(msg)
-                self._copies[key] = folder
-        source = f"{self._copies[key].name}/files"
-        shutil.copytree(source, workspace, symlinks=True, dirs_exist_ok=True)
+                self._copies[key] = target
+        shutil.copytree(self._copies[key], workspace, symlinks=True, dirs_exist_ok=True)
 
 
 def _same_task(path: str, metadata: Mapping[str, Any]) -> Task:

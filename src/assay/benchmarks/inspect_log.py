@@ -16,6 +16,8 @@ from assay.plugin import Benchmark, InputError, Prompt, PromptRow, TrialSpec
 from assay.records.rows import UNREADABLE
 
 _ATTACHMENT = "attachment://"
+_MOST_BYTES = 256 * 1024 * 1024
+"""Of one sample."""
 
 
 class _Content(msgspec.Struct):
@@ -148,10 +150,22 @@ def _archived(path: Path) -> Iterator[tuple[str, _Sample]]:
     with zipfile.ZipFile(path) as archive:
         names = sorted(archive.namelist())
         head = next((name for name in ("header.json", "_journal/start.json") if name in names), "")
-        task = _decode(archive.read(head), _Log, f"{path}: {head}").eval.task if head else ""
+        task = ""
+        if head:
+            task = _decode(_read(archive, head), _Log, f"{path}: {head}").eval.task
         for name in names:
             if name.startswith("samples/") and name.endswith(".json"):
-                yield task, _decode(archive.read(name), _Sample, f"{path}: {name}")
+                yield task, _decode(_read(archive, name), _Sample, f"{path}: {name}")
+
+
+def _read(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Read a file of an archive; a small archive can hold a file of any size."""
+    with archive.open(name) as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        msg = f"inspect-log: {archive.filename}: {name} has more than {_MOST_BYTES >> 20} MB"
+        raise InputError(msg, hint="remove this sample, or leave it out of the log")
+    return data
 
 
 def _decode[T](data: bytes, kind: type[T], place: str) -> T:

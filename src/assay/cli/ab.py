@@ -25,6 +25,7 @@ from assay.cli.options import (
 from assay.cli.parameters import (
     Number,
     OutFolder,
+    calibration_option,
     help_option,
     margin_option,
     seed_option,
@@ -165,6 +166,7 @@ _OF_EXPERIMENT = {
     "Default: 0.1.",
 )
 @margin_option
+@calibration_option
 @seed_option
 @share_home_option
 @with_options(leave_out(run_options, *_IN_PLACE), executor_options)
@@ -201,11 +203,13 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
             root=root,
             jobs=experiment.concurrency or values["concurrency"],
             rate_per_s=values["rate"],
+            longest_wait_s=values["longest_wait"],
             executor=executor_ref(values["executor"], values["address"]),
             fresh=values["fresh"],
             reuse=values["reuse"],
             confirm=values["confirm"],
             keep_workspaces=values["keep_workspaces"] or "",
+            judge=values["judge"],
         ),
         file=file,
         digest=digest,

@@ -15,7 +15,7 @@ from assay.cli.parameters import (
     output_option,
     replace_option,
 )
-from assay.pipeline.prompts import analyse, category_of
+from assay.pipeline.balance import analyse, category_of
 from assay.records.rows import open_rows
 from assay.records.spec import HINT, Prompt
 from assay.report.summary import balance_lines

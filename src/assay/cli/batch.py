@@ -16,7 +16,7 @@ from assay.cli.options import (
     grader_refs,
     run_request,
 )
-from assay.cli.output import refuse_inputs, write_row
+from assay.cli.output import leading_on, refuse_inputs, write_row
 from assay.cli.parameters import prompt_path
 from assay.cli.program import chosen_agent
 from assay.cli.progress import Progress
@@ -179,22 +179,34 @@ class RunDisplay(Progress):
         if request.mode == "resume" and output and output.is_file():
             passes = saved_passes(output, is_trials=request.k is not None) or passes
         incomplete = (tally.n_done < tally.total and not ended_early) or tally.n_unmeasured > 0
-        parts = [rate_text(passes), self._next_command(incomplete, graded=bool(passes))]
-        if line := " ".join(filter(None, parts)):
+        if line := rate_text(passes, request.k, tally.n_unmeasured, tally.n_unverified):
+            click.echo(line, err=True)
+        if output is None or not output.is_file():
+            return
+        name, page = _quoted(output), _quoted(output.with_suffix(".html"))
+        lines = leading_on(
+            [output],
+            failed=bool(tally.causes) or any(n < of for n, of in passes.values()),
+            report=f"assay report {name} -o {page}" if passes else "",
+            then=self._next_command(name, incomplete, graded=bool(passes)),
+        )
+        for line in lines:
             click.echo(line, err=True)
 
-    def _next_command(self, incomplete: bool, *, graded: bool) -> str:
-        output = self._options.output
-        if output is None or not output.is_file():
-            return ""
+    def _next_command(self, name: str, incomplete: bool, *, graded: bool) -> str:
         if incomplete:
-            return "Next: the same command with --resume runs the trials that are missing."
-        name = visible_line(shlex.quote(str(output)))
+            again = "the same command with --resume runs the trials that are missing."
+            is_broken = self.tally.causes.keys() <= {"spawn"} and self.tally.causes
+            return f"fix what keeps the agent from starting; then {again}" if is_broken else again
         if graded:
-            return f"Next: assay view {name}"
+            return f"assay view {name}"
         has_hints = all(spec.prompt.hint for spec in self._batch.specs)
-        to = visible_line(shlex.quote(str(output.with_suffix(".graded.jsonl"))))
-        return f"Next: assay grade {name} -g {'contains' if has_hints else 'GRADER'} -o {to}"
+        to = _quoted(Path(str(self._options.output)).with_suffix(".graded.jsonl"))
+        return f"assay grade {name} -g {'contains' if has_hints else 'GRADER'} -o {to}"
+
+
+def _quoted(path: Path) -> str:
+    return visible_line(shlex.quote(str(path)))
 
 
 def _say_ungraded(n: int, first: str) -> None:

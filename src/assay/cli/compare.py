@@ -22,6 +22,8 @@ from assay.cli.parameters import (
     calibration_option,
     category_option,
     debug_option,
+    doubtful_option,
+    fractions_option,
     help_option,
     labelled_option,
     margin_option,
@@ -41,6 +43,7 @@ from assay.cli.strategy import (
 from assay.cli.tables import draw_table, terminal
 from assay.compare.names import Named
 from assay.errors import InputError
+from assay.records.text import visible_line
 from assay.report.comparison import (
     advice_lines,
     flip_lines,
@@ -53,6 +56,7 @@ from assay.report.comparison import (
     write_json,
 )
 from assay.report.page import markdown_page
+from assay.report.sentence import word_verdicts
 
 if TYPE_CHECKING:
     from assay.compare.pairs import Pair
@@ -79,9 +83,11 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str | None
     margin: float
     seed: int
+    doubtful: Literal["fail", "keep", "show"] | None
     fail_on: "GateName | None"
     sequential: bool
     strict: bool
+    fractions: bool
     progress: bool
     debug: bool
 
@@ -125,6 +131,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 )
 @margin_option
 @seed_option
+@doubtful_option
 @click.option(
     "--fail-on",
     type=click.Choice(["regression", "not-better"]),
@@ -142,6 +149,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     is_flag=True,
     help="Refuse to compare runs whose prompts, graders or settings differ.",
 )
+@fractions_option
 @progress_option
 @debug_option
 @help_option
@@ -170,6 +178,7 @@ def command(**given: Any) -> None:
 
 def _compare(named: Named, strategy: Strategy, options: _Options) -> int:
     with _one_thread():  # numpy is imported here, with all that needs it
+        from assay.compare.pairs import not_covered
         from assay.compare.report import CompareOptions, compare, load_runs
 
     def announce(label: str, path: Path) -> None:
@@ -183,10 +192,13 @@ def _compare(named: Named, strategy: Strategy, options: _Options) -> int:
         seed=options.seed,
         growing=options.sequential,
         calibration=options.judge,
+        doubtful=options.doubtful,
     )
     comparison = compare(runs, chosen)
-    for warning in comparison.warnings:
-        click.echo(f"note: {warning}", err=True)
+    for note in (*comparison.doubts, *comparison.warnings):
+        click.echo(f"note: {note}", err=True)
+    if unknown := not_covered(runs):
+        click.echo(f"not covered, and may differ: {visible_line('; '.join(unknown))}", err=True)
     if options.strict and comparison.warnings:
         msg = f"the runs differ: {comparison.warnings[0]}"
         raise InputError(
@@ -197,6 +209,7 @@ def _compare(named: Named, strategy: Strategy, options: _Options) -> int:
         judged = comparison.judge_at_any_look(options.margin)
     elif options.fail_on:
         judged = comparison.judge(options.fail_on, options.margin)
+    word_verdicts(comparison.sections, fractions=options.fractions)
     _write(comparison, options)
     for line in gate_lines(comparison.sections) if options.sequential else ():
         click.echo(line, err=True)
@@ -222,18 +235,18 @@ def _write(comparison: "Comparison", options: _Options) -> None:
     if output is None:
         with open_stdout() as out:
             if style == "table":
-                _show(comparison.sections, out)
+                _show(comparison.sections, out, fractions=options.fractions)
             else:
-                _put(comparison, style, out.buffer)
+                _put(comparison, style, out.buffer, fractions=options.fractions)
                 out.buffer.flush()
         return
     with derived_output(output, overwrite=options.overwrite) as file:
         if style == "table":
             text = TextIOWrapper(file, encoding="utf-8")
-            _show(comparison.sections, text)
+            _show(comparison.sections, text, fractions=options.fractions)
             text.detach()
         else:
-            _put(comparison, style, file)
+            _put(comparison, style, file, fractions=options.fractions)
 
 
 _STYLES = dict.fromkeys((".md", ".markdown"), "markdown") | dict.fromkeys((".html", ".htm"), "html")
@@ -245,22 +258,23 @@ def _usual_style(output: Path | None) -> str:
     return "table" if sys.stdout is not None and sys.stdout.isatty() else "json"
 
 
-def _put(comparison: "Comparison", style: str, file: BinaryIO) -> None:
+def _put(comparison: "Comparison", style: str, file: BinaryIO, *, fractions: bool) -> None:
     if style == "markdown":
-        file.write(markdown(comparison.sections).encode())
+        file.write(markdown(comparison.sections, fractions=fractions).encode())
     elif style == "html":
         title = " · ".join(comparison.sections["meta"]["runs"])
-        file.write(markdown_page(title, markdown(comparison.sections)).encode())
+        text = markdown(comparison.sections, fractions=fractions)
+        file.write(markdown_page(title, text).encode())
     else:
         write_json(file, comparison.sections, comparison.rows(), comparison.rows_key)
 
 
-def _show(sections: dict[str, Any], file: TextIO) -> None:
+def _show(sections: dict[str, Any], file: TextIO, *, fractions: bool) -> None:
     """Draw tables for a person at a terminal; the verdict comes last, where it stays on screen."""
     console = terminal(file, _WIDTH)
     for line in health_lines(sections):
         console.print(line, style="red" if "UNHEALTHY" in line else "dim", overflow="fold")
-    for title, header, rows in tables(sections):
+    for title, header, rows in tables(sections, fractions=fractions):
         if rows:
             draw_table(console, title, header, rows)
     intervals = sections["meta"]["intervals"]

@@ -105,6 +105,7 @@ def _check_machine() -> list[dict[str, Any]]:
     limits = Limits(memory_bytes=1 << 30, cpus=1.0)
     checks: dict[str, Callable[[], str]] = {
         "--sandbox": sandbox.describe_sandbox,
+        "Landlock": sandbox.describe_landlock,
         "--container": container.describe_engines,
         "--memory and --cpus": partial(quota.describe_quota, limits),
     }

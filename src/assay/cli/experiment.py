@@ -1,6 +1,7 @@
 """Run an experiment for `assay ab`: print what happens, and say what was found."""
 
 import os
+import shlex
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,7 +11,7 @@ import click
 import msgspec
 
 from assay.cli.batch import debug_trace
-from assay.cli.output import echo_folded, whole_output
+from assay.cli.output import echo_folded, leading_on, whole_output
 from assay.cli.progress import Progress
 from assay.errors import InputError, Interrupted
 from assay.library.experiment import REPORT, ConductOptions, Conductor, Findings
@@ -126,6 +127,9 @@ class _Command(Conductor):
             return
         for source, n in sorted(self._run.n_reused.items()):
             click.echo(f"{counted_noun(n, 'trial')} reused from {source}")
+        for name, n in self._run.unsigned.items():
+            words = f"{counted_noun(n, 'row')} of {name} not used: Assay did not sign them here"
+            echo_folded(visible_line(words))
         if self._run.not_covered:
             unknown = "; ".join(self._run.not_covered)
             echo_folded(visible_line(f"not covered, so that reused trials may be stale: {unknown}"))
@@ -147,16 +151,33 @@ class _Command(Conductor):
         self.say("These trials are not used again. When the cause is fixed, run the same command.")
 
     def _say_verdict(self, findings: Findings) -> None:
-        for words in (*findings.sentences, *self._run.failures()):
+        for words in (*findings.sentences, *self.doubts, *self._run.failures()):
             echo_folded(visible_line(words))
-        echo_folded(f"Report: {self.folder / REPORT}")
-        reasons = [*findings.proof.reasons, *findings.unhealthy.values()]
-        echo_folded(visible_line(look_first(findings.pairs, reasons)))
         decisions, spent = findings.decisions.values(), findings.spent
+        echo_folded(f"{effort_words(spent)}.")
+        reasons = [*findings.proof.reasons, *findings.unhealthy.values()]
+        rates = [pair["passRate"][mean] for pair in findings.pairs for mean in ("meanA", "meanB")]
+        lines = leading_on(
+            [arm.output for arm in self._run.arms],
+            failed=any(rate is not None and rate < 1.0 for rate in rates),
+            report=str(self.folder / REPORT),
+            then=self._next(findings, look_first(findings.pairs, reasons)),
+        )
+        for line in lines:
+            echo_folded(visible_line(line))
         undecided = not decisions or not all(one.is_decided for one in decisions)
         undecided = undecided and not findings.unhealthy
         if spent.n_trials < spent.n_planned and undecided:
             self.say("The same command with a higher budget runs the rest.")
+
+    def _next(self, findings: Findings, look: str) -> str:
+        unused = [use.name for use in findings.proof.uses if use.kind == "skill" and not use.used]
+        folders = [path for path, piece in self._run.pieces.items() if piece.name in unused]
+        if folders:
+            return f"assay trigger {shlex.quote(folders[0])} --cases CASES -s AGENT. {look}"
+        if "promising" in findings.codes.values():
+            return f"the same command with --confirm. {look}"
+        return f"assay view {shlex.quote(str(self.folder))}. {look}"
 
 
 class _Display(Progress, ExperimentProgress):

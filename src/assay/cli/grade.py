@@ -23,7 +23,7 @@ from assay.cli.options import (
     output_mode,
     with_options,
 )
-from assay.cli.output import note_unmasked, refuse_inputs, write_row
+from assay.cli.output import leading_on, note_unmasked, refuse_inputs, write_row
 from assay.cli.parameters import (
     DASH,
     InFile,
@@ -34,6 +34,7 @@ from assay.cli.parameters import (
     filter_option,
     help_option,
     input_argument,
+    longest_wait_option,
     output_option,
     overwrite_option,
     progress_option,
@@ -46,6 +47,7 @@ from assay.pipeline.grade import GradeProgress, GradeRequest, execute, plan
 from assay.pipeline.grading import GradedRow
 from assay.records.spec import PluginRef
 from assay.records.text import counted_noun, visible_line
+from assay.report.text import percents
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     overwrite: bool
     concurrency: int
     rate_per_s: float | None
+    longest_wait: float
     executor: str
     address: str | None
     env_names: tuple[str, ...]
@@ -79,6 +82,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
             prompts=PluginRef(name="prompts", options=path) if self.prompts else None,
             jobs=self.concurrency,
             rate_per_s=self.rate_per_s,
+            longest_wait_s=self.longest_wait,
             executor=executor_ref(self.executor, self.address),
             env_names=self.env_names,
             output=self.output,
@@ -123,6 +127,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "too. If a provider answers 429, the question is put again after the pause that it asks for, "
     "up to four times. Default: no limit.",
 )
+@longest_wait_option
 @executor_option(
     "Where graders run: on this machine, or on a Ray cluster, where N rows reserve N CPUs. "
     "Default: local."
@@ -266,12 +271,21 @@ class _Tally:
             return ""
         try:
             rate, ends = stats.rates.rate_interval(self._passes, self._measured)
-            words = "" if ends is None else f" (95% interval {ends.low:.0%} to {ends.high:.0%})"
+            shown, *limits = percents(rate or 0.0, *((ends.low, ends.high) if ends else ()))
+            words = f" (95 % interval {' to '.join(limits)})" if limits else ""
         except ImportError:
-            rate, words = sum(self._passes) / sum(self._measured), f" (interval {NO_INTERVAL})"
-        name = visible_line(shlex.quote(str(output)))
-        following = f" Next: assay view {name}" if output.is_file() else ""
-        return f"Pass rate {rate:.0%}{words}.{following}"
+            shown = percents(sum(self._passes) / sum(self._measured))[0]
+            words = f" (interval {NO_INTERVAL})"
+        lines = [f"Pass rate {shown} %{words}."]
+        if output.is_file():
+            name, page = (
+                visible_line(shlex.quote(str(path)))
+                for path in (output, output.with_suffix(".html"))
+            )
+            failed = sum(self._passes) < sum(self._measured)
+            report, then = f"assay report {name} -o {page}", f"assay view {name}"
+            lines += leading_on([output], failed=failed, report=report, then=then)
+        return "\n".join(lines)
 
     def summary(self, target: str) -> str:
         what = "trials " if self.has_trials else ""

@@ -1,5 +1,6 @@
 """Find and run a sub-command; turn errors into messages and exit codes."""
 
+import contextlib
 import gc
 import io
 import os
@@ -7,7 +8,8 @@ import signal
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from types import FrameType
+from pathlib import Path
+from types import FrameType, ModuleType
 from typing import NoReturn
 
 import click
@@ -36,9 +38,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names in their order of use, then those of installed plugins."""
-        from assay import plugins  # late: asked for only after a wrong name
-
-        return [*COMMANDS, *plugins.names("assay.commands")]
+        return [*COMMANDS, *_plugins().names("assay.commands")]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
@@ -76,13 +76,17 @@ def refuse_command(ctx: click.Context, kind: str, name: str, known: Iterable[str
 
 def _plugin_command(name: str) -> click.Command | None:
     """Load a command of another package; called only for names that are not ours."""
-    from assay import plugins  # late: our own commands load it themselves if they need it
-
-    command: click.Command | None = plugins.command(name)
+    command: click.Command | None = _plugins().command(name)
     if command is None and name in SHIPPED:
         msg = f"the command {name!r} is not installed: there is no package {SHIPPED[name][0]}"
         raise click.UsageError(msg)
     return command
+
+
+def _plugins() -> ModuleType:
+    from assay import plugins  # late: our own commands load it themselves if they need it
+
+    return plugins
 
 
 @click.group(cls=LazyGroup)
@@ -98,6 +102,7 @@ def run_command(args: list[str]) -> int:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
     try:
+        _refuse_bytes(args)
         code = cli.main(args, prog_name="assay", standalone_mode=False)
     except click.ClickException as error:
         said = io.StringIO()
@@ -112,11 +117,39 @@ def run_command(args: list[str]) -> int:
         # Python flushes stdout when it exits, which must not fail once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (AssayError, OSError, RuntimeError) as error:
+    except _REPORTED as error:
         if "--debug" in args:
             raise
         return _report(error)
     return code if isinstance(code, int) else 0
+
+
+def _refuse_bytes(args: list[str]) -> None:
+    """Refuse arguments and a working folder that are not text: rows and reports are UTF-8.
+
+    Python has the bytes that are not UTF-8 as halves of characters, which cannot be written.
+    """
+    for arg in args:
+        if not _is_text(arg):
+            msg = f"The argument {_shown(arg)} is not UTF-8; rename the file, or write it in UTF-8."
+            raise click.UsageError(msg)
+    with contextlib.suppress(OSError):  # it has been removed, which is said elsewhere
+        folder = os.getcwd()  # noqa: PTH109 - no path is needed
+        if not _is_text(folder):
+            msg = f"the name of the working folder is not UTF-8: {_shown(folder)}"
+            raise AssayError(msg, hint="rename it, or change to another one")
+
+
+def _is_text(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _shown(text: str) -> str:
+    is_bytes = all(
+        char < "\ud800" or "\udc80" <= char <= "\udcff" or char > "\udfff" for char in text
+    )
+    how = "surrogateescape" if is_bytes else "backslashreplace"
+    return repr(text.encode("utf-8", how)[:_LONGEST_NAME])[1:]
 
 
 def _how_to_go_on(args: list[str]) -> str:
@@ -137,7 +170,10 @@ def _how_to_go_on(args: list[str]) -> str:
     return "Every finished row is saved; continue with --resume."
 
 
-def _report(error: AssayError | OSError | RuntimeError) -> int:
+_REPORTED = (AssayError, OSError, RuntimeError, UnicodeEncodeError, ImportError, MemoryError)
+
+
+def _report(error: Exception) -> int:
     """Print what is wrong and what to do; return the exit code."""
     if isinstance(error, AssayError):
         # That something could not be judged is a result, not an error.
@@ -145,16 +181,39 @@ def _report(error: AssayError | OSError | RuntimeError) -> int:
         if error.hint:
             _print_error(f"  {error.hint}")
         return error.exit_code
+    if isinstance(error, UnicodeEncodeError):
+        near = error.object[max(0, error.start - 200) : error.end + 200]
+        shown = near.encode("utf-8", "backslashreplace").decode()
+        _print_error(f"Error: a name or a text is not UTF-8 and cannot be written: {shown}")
+        return 1
+    if isinstance(error, ImportError | MemoryError):
+        what = [line for line in str(error).splitlines() if line.strip()] or ["out of memory"]
+        _print_error(f"Error: not enough memory, or a broken installation: {what[-1]}")
+        _print_error("  allow more memory (see ulimit -v), or install Assay again")
+        return 1
     if isinstance(error, FileNotFoundError) and not _has_current_folder():
         _print_error("Error: the current folder has been removed; change to another one")
     # A path that no system call takes: too long, or a link to itself.
     elif isinstance(error, OSError):
-        _print_error(f"Error: {str(error.filename or '')[:_LONGEST_NAME]}: {error.strerror}")
+        file = str(error.filename or _file_of(error) or "a file")[:_LONGEST_NAME]
+        _print_error(f"Error: {file}: {error.strerror or error}")
     elif "Symlink loop" in str(error):
         _print_error(f"Error: {error}")
     else:
         raise error
     return 1
+
+
+def _file_of(error: OSError) -> str | None:
+    """Return the file that was being written: what fails after it was opened does not name it."""
+    trace, found = error.__traceback__, None
+    while trace is not None:
+        for value in trace.tb_frame.f_locals.values():
+            named = getattr(value, "name", None) if hasattr(value, "write") else None
+            if isinstance(value, Path) or isinstance(named, str):
+                found = str(value) if isinstance(value, Path) else named
+        trace = trace.tb_next
+    return found
 
 
 def _has_current_folder() -> bool:

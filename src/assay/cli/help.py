@@ -21,10 +21,11 @@ COMMANDS = {
     "query": "Ask questions of result files in SQL.",
     "fixtures": "Write a test that asserts the verdicts on recorded trials.",
     "compare": "Compare runs, with confidence intervals and tests.",
+    "explain": "Say why trials failed, with the steps that show it.",
     "identity": "Show what runs and arms are made of, and how they differ.",
     "report": "Report on runs as one HTML file, Markdown or JUnit.",
     "view": "Show runs in a browser, live while they are written.",
-    "trigger": "Measure whether an agent uses a skill when it should, and only then.",
+    "trigger": "Measure whether an agent uses a skill when it should.",
     "baseline": "Pool the builds of main, to compare branches with.",
     "plan": "Compute how many prompts and trials a comparison needs.",
     "agents": "List the known agents: installed or not, and what is captured.",
@@ -42,6 +43,19 @@ SHIPPED = {"arc": ("assay_arc", "Play, verify and compare ARC-AGI-3 games.")}
 """Commands of plugins in the same wheel, with their package. Others are found by entry point, which
 takes longer than this whole page."""
 
+FIRST = ("demo", "init", "ab", "view", "doctor")
+"""What a newcomer needs."""
+HEADINGS = {
+    "Measure a change": ("ab", "trigger", "plan"),
+    "Run an agent": ("capture", "trials", "run", "extract", "arc"),
+    "Grade and compare": (
+        *("grade", "compare", "baseline", "calibrate", "validate-refs", "balance", "identity"),
+    ),
+    "Look": ("view", "report", "explain", "raw", "query", "summarize"),
+    "Share and prove": ("export", "format", "fixtures", "schemas"),
+    "Set up": ("init", "demo", "doctor", "agents", "skills", "headless", "mock-model", "clean"),
+}
+"""The commands as people look for them; one that is not named here comes last."""
 
 COLOUR = ("NO_COLOR", "Any value: print without colours.")
 CACHE = ("XDG_CACHE_HOME", "Cache folder, an absolute path. Default: ~/.cache.")
@@ -62,21 +76,46 @@ def examples(*lines: str) -> str:
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
+def first_page() -> str:
+    """What `assay` alone prints: what a newcomer needs, and the names of the others."""
+    width = max(map(len, FIRST)) + 2
+    others = sorted(COMMANDS.keys() - set(FIRST))
+    column = max(map(len, others)) + 1
+    rows = [others[at : at + _COLUMNS] for at in range(0, len(others), _COLUMNS)]
+    return "\n".join(
+        [
+            "Evaluate any command-line agent: capture, grade, repeat, compare.",
+            "",
+            *(f"  assay {name.ljust(width)}{COMMANDS[name]}" for name in FIRST),
+            "",
+            "Others (assay --help says what they do, assay COMMAND --help what one can do):",
+            *("".join(f"  {name.ljust(column)}" for name in row) for row in rows),
+        ]
+    )
+
+
+_COLUMNS = 5
+
+
 def help_page() -> str:
+    """What `assay --help` prints: all commands, under headings."""
     commands = COMMANDS | {
         name: text for name, (package, text) in SHIPPED.items() if _ships(package)
     }
     width = max(map(len, commands)) + 2
-    lines = [f"  {name.ljust(width)}{text}" for name, text in commands.items()]
+    named = {name for names in HEADINGS.values() for name in names}
+    lines = []
+    for heading, names in (HEADINGS | {"Other": tuple(commands.keys() - named)}).items():
+        found = [f"  {name.ljust(width)}{commands[name]}" for name in names if name in commands]
+        lines += [f"{heading}:", *found, ""] if found else []
     return "\n".join(
         [
             "Usage: assay COMMAND [OPTIONS]",
             "",
             "Evaluate any command-line agent: capture, grade, repeat, compare.",
+            f"Start with {', '.join(FIRST)}: assay alone says what they do.",
             "",
-            "Commands:",
             *lines,
-            "",
             "Options:",
             "  -h, --help     Show this page; after a command, the help of that command.",
             "  -v, --version  Show the version.",

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from assay.cli.output import unguarded
 from assay.cli.tally import Running, Tally, clock_text
-from assay.records.text import visible_line
+from assay.records.text import shortened, visible_line
 
 _PER_SECOND = 4
 _MAX_SHOWN = 8
@@ -64,17 +64,12 @@ class LiveView:
         table = Table.grid(padding=(0, 2))
         for one in running[:_MAX_SHOWN]:
             number = f" #{one.trial}" if one.trial > 1 else ""
-            name = _short(one.prompt, room * 3 // 5 - len(number)) + number
+            name = shortened(visible_line(one.prompt), room * 3 // 5 - len(number)) + number
             table.add_row(
                 Text(f"  {name}", style="cyan"),
                 Text(clock_text(now_s - one.began_s), justify="right"),
                 Text(f"step {one.n_steps}", style="dim"),
-                Text(_short(one.step, room * 2 // 5), style="dim"),
+                Text(shortened(visible_line(one.step), room * 2 // 5), style="dim"),
             )
         more = len(running) - _MAX_SHOWN
         return [table, Text(f"  and {more} more", style="dim")] if more > 0 else [table]
-
-
-def _short(text: str, most: int) -> str:
-    line = visible_line(text)
-    return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -4,12 +4,14 @@ import gc
 import sys
 
 from assay import __version__
-from assay.cli.help import help_page
+from assay.cli.help import first_page, help_page
 
 
 def main() -> None:
     args = sys.argv[1:]
-    if not args or args in (["-h"], ["--help"]):
+    if not args:
+        print(first_page())
+    elif args in (["-h"], ["--help"]):
         print(help_page())
     elif args in (["-v"], ["--version"]):
         print(__version__)
@@ -22,10 +24,9 @@ def _run(args: list[str]) -> int:
     # the 90 ms that a small `summarize` needs (min of 30 runs, user and system time).
     gc.disable()
     try:
-        from assay.cli.group import run_command  # late: help and version need no click
-        from assay.cli.output import guard_terminal
+        from assay.cli import group, output  # late: help and version need no click
 
-        guard_terminal()
-        return run_command(args)
+        output.guard_terminal()
+        return group.run_command(args)
     except KeyboardInterrupt:  # before run_command handles signals
         return 130

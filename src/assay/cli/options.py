@@ -24,6 +24,7 @@ from assay.cli.parameters import (
     filter_option,
     isolate_option,
     keep_workspaces_option,
+    longest_wait_option,
     memory_option,
     model_option,
     output_option,
@@ -39,6 +40,7 @@ from assay.pipeline import agents
 from assay.pipeline.run import DEFAULT_TIMEOUT_S, RunRequest, arm_request
 from assay.records.experiment import Arm
 from assay.records.journal import Mode
+from assay.records.rows import decode_json
 from assay.records.spec import PluginRef
 
 DEFAULT_TIMEOUT_MS = int(DEFAULT_TIMEOUT_S * 1000)
@@ -122,6 +124,7 @@ class BatchOptions(ArmOptions, frozen=True, kw_only=True):
     limit: int | None
     max_cost: float | None
     rate: float | None
+    longest_wait: float
     progress: bool
     quiet: bool
     as_json: bool
@@ -355,6 +358,7 @@ run_options: list[Decorator] = [
         "share of the limit until one has ended. Default: no limit.",
     ),
     rate_option,
+    longest_wait_option,
     progress_option,
     quiet_option,
     click.option(
@@ -416,7 +420,7 @@ def agent_ref(options: AgentOptions) -> PluginRef:
             click.echo(warning, err=True)
     elif value == "-":
         claim_stdin()
-        schema = agents.read_json(sys.stdin.buffer.read(), "stdin")
+        schema = decode_json("stdin", sys.stdin.buffer.read())
         agent = PluginRef(name="declared", options={"schema": schema, "source": "stdin"})
     for other, _ in others:
         click.echo(f"Ignored {other}: the agent is given with {flag}.", err=True)
@@ -465,6 +469,7 @@ def run_request(options: BatchOptions, agent: PluginRef, prompts: PluginRef) -> 
         memory_bytes=options.memory,
         retries=options.retries or 0,
         rate_per_s=options.rate,
+        longest_wait_s=options.longest_wait,
         max_cost=options.max_cost,
         executor=executor_ref(options.executor, options.address),
         cwd=options.cwd,

@@ -7,13 +7,15 @@ import codecs
 import contextlib
 import io
 import os
+import shlex
+import shutil
 import stat
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 import click
 
@@ -22,7 +24,10 @@ from assay.errors import InputError, OutputError
 from assay.records.files import copy_stream, replaced_file, temporary_file
 from assay.records.journal import measured_kind, raw_folder
 from assay.records.rows import RowFile
-from assay.records.text import visible
+from assay.records.text import visible, visible_line
+
+if TYPE_CHECKING:
+    from assay.run.secrets import Secrets
 
 _HINT = "check the folder, its permissions and the free space"
 
@@ -275,23 +280,37 @@ def folded(text: str, width: int) -> str:
     )
 
 
+def leading_on(files: Sequence[Path], *, failed: bool, report: str, then: str) -> Iterator[str]:
+    """Yield the last lines of a run: where the failures are, the report, the next command."""
+    names = " ".join(visible_line(shlex.quote(str(path))) for path in files)
+    if failed and names:
+        yield f"Failures: assay explain {names}"
+    if report:
+        yield f"Report: {report}"
+    if then:
+        yield f"Next: {then}"
+
+
 def echo_folded(text: str, *, err: bool = False) -> None:
     """Print a line: folded on a terminal, whole in a pipe or a file."""
     stream = sys.stderr if err else sys.stdout
     if stream is not None and stream.isatty():
-        import shutil
-
         text = "\n".join(
             folded(line, shutil.get_terminal_size().columns) for line in text.split("\n")
         )
     click.echo(text, err=err)
 
 
-def note_unmasked() -> None:
-    """Say which variables look like secrets but are not masked; only their names."""
+def find_secrets() -> "Secrets":
+    """Return the secrets of this process's environment."""
     from assay.run.workspace import our_secrets  # late: most commands start nothing
 
-    if refused := our_secrets().refused:
+    return our_secrets()
+
+
+def note_unmasked() -> None:
+    """Say which variables look like secrets but are not masked; only their names."""
+    if refused := find_secrets().refused:
         names = ", ".join(f"{name} ({why})" for name, why in sorted(refused.items()))
         click.echo(f"Not masked, because ordinary text may contain the value: {names}", err=True)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import click
 
 from assay.records.experiment import RETRIES
-from assay.records.spec import KEEP_ALL, KEEP_FAILED, KEEP_NONE
+from assay.records.spec import KEEP_ALL, KEEP_FAILED, KEEP_NONE, LONGEST_WAIT_S
 from assay.records.text import LEAST_MEMORY, parse_size
 
 type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -231,6 +231,13 @@ labelled_option: Decorator = click.option(
     metavar="LABEL:FILE",
     help="Add a run under this label. May be repeated.",
 )
+doubtful_option: Decorator = click.option(
+    "--doubtful",
+    type=click.Choice(["fail", "keep", "show"]),
+    help="What becomes of passes that a detector puts in doubt (tests edited, expected answer "
+    "read, honeypot passed; see assay explain): count them as failures, keep them, or keep them "
+    "and say how many there are. Default: show, without a search in files of more than 32 MB.",
+)
 category_option: Decorator = click.option(
     "--by",
     "category_key",
@@ -244,6 +251,12 @@ margin_option: Decorator = click.option(
     default=0.02,
     metavar="RATE",
     help="Treat a smaller difference in pass rate as no difference. Default: 0.02.",
+)
+fractions_option: Decorator = click.option(
+    "--fractions",
+    is_flag=True,
+    help="Write rates and differences as fractions, for scripts: 0.45 in place of 45 %. JSON "
+    "always has fractions. Default: percent and points.",
 )
 seed_option: Decorator = click.option(
     "--seed",
@@ -269,6 +282,14 @@ rate_option: Decorator = click.option(
     help="Start at most N trials a minute of each provider and model; N/s and N/h work too. If "
     "a provider answers 429, no trial of it is started until the pause that it asks for is over. "
     "Default: no limit.",
+)
+longest_wait_option: Decorator = click.option(
+    "--longest-wait",
+    type=Number(min=0),
+    default=LONGEST_WAIT_S,
+    metavar="SECONDS",
+    help="Wait at most this many seconds at once after an answer of 429, however long a pause the "
+    f"provider, or an agent in its name, asks for. Default: {LONGEST_WAIT_S:g}.",
 )
 calibration_option: Decorator = click.option(
     "--judge",

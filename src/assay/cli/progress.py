@@ -171,6 +171,7 @@ class Progress(BatchProgress):
             if usage is not None:
                 self.tally.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
         self.tally.finish(failure.cause if failure else None, cost, passed, result.id)
+        self.tally.n_unverified += failure is not None and failure.is_unverified
         self._compare(None if passed else failure)
         self.tally.running.pop(_place(spec), None)
         self._show(spec, failure, result.timing.total, passed)

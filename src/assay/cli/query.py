@@ -19,7 +19,7 @@ from assay.errors import UsageError
 from assay.export.query import Database, RowTooLong, use_database
 from assay.export.table import csv_cell
 from assay.records.files import copy_stream
-from assay.records.text import visible_line
+from assay.records.text import shortened, visible_line
 from assay.records.trial.files import detect_kind
 
 _ROWS_AT_ONCE = 500
@@ -185,8 +185,4 @@ def _write_table(names: list[str], rows: Iterator[tuple[Any, ...]], out: BinaryI
 
 def _cells(row: tuple[Any, ...]) -> list[str]:
     texts = ("" if value is None else str(csv_cell(value)) for value in row)
-    return [_short(visible_line(text)) for text in texts]
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _WIDEST_CELL else f"{text[: _WIDEST_CELL - 1]}…"
+    return [shortened(visible_line(text), _WIDEST_CELL) for text in texts]

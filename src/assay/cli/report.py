@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import msgspec
@@ -19,6 +19,7 @@ from assay.cli.parameters import (
     calibration_option,
     category_option,
     debug_option,
+    doubtful_option,
     help_option,
     labelled_option,
     margin_option,
@@ -29,6 +30,7 @@ from assay.cli.parameters import (
 from assay.cli.runs import name_runs, pipes_as_files
 from assay.cli.strategy import VARIABLES, chosen_strategy, judge_option, strategy_option
 from assay.compare.decided import kept_for
+from assay.compare.ledger import arm_verdict
 from assay.compare.names import Named
 from assay.compare.report import CompareOptions
 from assay.errors import InputError
@@ -58,6 +60,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     grader: str | None
     margin: float
     seed: int
+    doubtful: Literal["fail", "keep", "show"] | None
     sequential: bool
     overwrite: bool
     quiet: bool
@@ -104,6 +107,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @calibration_option
 @margin_option
 @seed_option
+@doubtful_option
 @click.option(
     "--sequential",
     is_flag=True,
@@ -145,6 +149,7 @@ def command(**given: Any) -> None:
                 seed=options.seed,
                 growing=options.sequential,
                 calibration=options.judge,
+                doubtful=options.doubtful,
             )
             title = options.title or " · ".join(run.label for run in shown)
             if style == "html":
@@ -156,7 +161,10 @@ def command(**given: Any) -> None:
             else:
                 write_junit(
                     out,
-                    ((run.label, lines(run.index), kept_for(run.index.path)) for run in shown),
+                    (
+                        (run.label, lines(run.index), kept_for(run.path) or arm_verdict(run.path))
+                        for run in shown
+                    ),
                 )
     if output is not None and output != DASH and not options.quiet:
         click.echo(f"{output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from assay.cli.output import find_secrets
 from assay.cli.parameters import Decorator
 from assay.errors import InputError
 
@@ -110,6 +111,5 @@ def _judge(grader: str) -> "Judge":
     """Build the user's strategy; only this imports what starts programs."""
     from assay.compare.custom import custom_judge
     from assay.pipeline.stages import AskingHost
-    from assay.run.workspace import our_secrets
 
-    return custom_judge(grader, AskingHost(), our_secrets().mask_text)
+    return custom_judge(grader, AskingHost(), find_secrets().mask_text)

@@ -1,6 +1,7 @@
 """What a run has come to so far, counted and in words."""
 
 import time
+from math import comb
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from assay.records.setup import problems_of
 from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun
 from assay.records.trial import Trial
+from assay.report.text import percents
 
 type Passes = dict[str, tuple[int, int]]
 """Of each prompt: how many trials passed, and how many were measured."""
@@ -44,6 +46,8 @@ class Tally(msgspec.Struct):
     setup_problems: dict[str, int] = field(default_factory=dict)
     """In how many trials the agent lacked what."""
     causes: dict[str, int] = field(default_factory=dict)
+    n_unverified: int = 0
+    """How many of them are excuses for which there is only the agent's word."""
     running: dict[str, Running] = field(default_factory=dict)
     began_s: float = field(default_factory=time.monotonic)
     n_prompts: int = 0
@@ -189,14 +193,38 @@ class Tally(msgspec.Struct):
         return "".join(f"  {part}" for part in parts if part)
 
 
-def rate_text(passes: Passes) -> str:
-    """The pass rate with its interval in words; nothing without a grade."""
+def rate_text(
+    passes: Passes, k: int | None = None, n_unmeasured: int = 0, n_unverified: int = 0
+) -> str:
+    """The pass rate with its interval in words, how many more trials are not measured, some of them
+    by the agent's word only, and pass@k and pass^k; nothing without a grade."""
     found = _rate_and_ends(passes)
     if not found:
         return ""
     n_passed, n_measured = (sum(counts) for counts in zip(*passes.values(), strict=True))
     of = f"{n_passed} of {counted_noun(n_measured, 'trial')}"
-    return f"Pass rate {found[0]} (95% interval {found[1]}), {of}."
+    line = f"Pass rate {found[0]} (95 % interval {found[1]}), {of}"
+    if n_unmeasured:
+        n_all = n_measured + n_unmeasured
+        more = ""
+        if n_unverified:
+            (worst,) = percents(n_passed / (n_measured + n_unverified))
+            more = f"; {worst} % pass if excuses of the agent count as failures"
+        (lost,) = percents(n_unmeasured / n_all)
+        share = f"{lost} % ({n_unmeasured} of {n_all}{more})"
+        line += f"; not measured: {share}"
+    line += "."
+    whole = [counts for counts in passes.values() if k and counts[1] >= k]
+    if not k or k < _FEWEST_REPEATS or not whole:
+        return line
+    never = [comb(n - passed, k) / comb(n, k) for passed, n in whole]
+    always = [comb(passed, k) / comb(n, k) for passed, n in whole]
+    at_k, exp_k = percents(1 - sum(never) / len(whole), sum(always) / len(whole))
+    few = "" if len(whole) == len(passes) else f" (of {len(whole)} prompts with all {k} trials)"
+    return f"{line} pass@{k} {at_k} %, pass^{k} {exp_k} %{few}."
+
+
+_FEWEST_REPEATS = 2
 
 
 NO_INTERVAL = "needs numpy"
@@ -212,10 +240,11 @@ def _rate_and_ends(passes: Passes) -> tuple[str, str] | None:
     try:
         rate, interval = stats.rates.rate_interval(n_passed, n_measured)
     except ImportError:
-        return f"{sum(n_passed) / sum(n_measured):.0%}", NO_INTERVAL
+        return f"{percents(sum(n_passed) / sum(n_measured))[0]} %", NO_INTERVAL
     if rate is None or interval is None:
         return None
-    return f"{rate:.0%}", f"{interval.low:.0%} to {interval.high:.0%}"
+    shown, low, high = percents(rate, interval.low, interval.high)
+    return f"{shown} %", f"{low} to {high}"
 
 
 def saved_passes(output: Path, *, is_trials: bool) -> Passes | None:

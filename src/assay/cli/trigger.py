@@ -80,7 +80,7 @@ _PLACE = ("cwd", "workspace_dir", "isolate")
 
 @click.command(
     cls=WithSandbox,
-    short_help="Measure whether an agent uses a skill when it should, and only then.",
+    short_help="Measure whether an agent uses a skill when it should.",
     epilog=variables(*PRICES, *CACHE)
     + examples(
         "assay trigger skills/relnotes --cases cases.jsonl -s demo:skilled -k 3",

@@ -124,7 +124,10 @@ def describe_baseline(path: Path) -> Description:
     builds = read_builds(run)
     assert builds is not None  # _Pool refuses other files
     identity = pool.identity
-    setup = {"agent": identity.adapter, "version": identity.program, "model": identity.model}
+    agent = identity.adapter
+    if agent == "declared":  # a schema file, which has a name of its own
+        agent = ", ".join(run.agent_names) or agent
+    setup = {"agent": agent, "version": identity.program, "model": identity.model}
     return Description(
         setup={name: value for name, value in setup.items() if value},
         identity=identity,

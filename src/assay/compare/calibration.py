@@ -1,6 +1,6 @@
 """What is known of a judge's errors: kept by `assay calibrate --save`, used where it judged."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -79,23 +79,30 @@ def calibration_for(runs: Sequence[Run], given: Path | None) -> tuple[JudgeError
     the same version of the grader.
     """
     versions = {f"{name}:{v}" for run in runs for name, seen in run.graders.items() for v in seen}
+    return find_calibration(versions, [run.path.parent for run in runs], given)
+
+
+def find_calibration(
+    versions: Collection[str], folders: Sequence[Path], given: Path | None
+) -> tuple[JudgeErrors | None, str]:
+    """Return the errors of graders by their names and versions ("judge:1"); see calibration_for."""
     if given is not None:
         known = read_calibration(given)
-        if versions and not versions & set(known.grader_versions):
+        if versions and not set(versions) & set(known.grader_versions):
             made, seen = (", ".join(sorted(some)) for some in (known.grader_versions, versions))
             msg = f"{given} is of grader version {made}; these runs have {seen}"
             raise InputError(msg, hint="label some of their rows and calibrate again")
         return known.errors, f"corrected for the judge's errors by {given.name}: {known.words}"
-    for folder in dict.fromkeys((*(run.path.parent for run in runs), Path())):
+    for folder in dict.fromkeys((*folders, Path())):
         with suppress(InputError):  # a file of this name may be anything
             known = read_calibration(folder / FILE)
-            if versions & set(known.grader_versions):
+            if set(versions) & set(known.grader_versions):
                 return known.errors, f"corrected for the judge's errors by {FILE}: {known.words}"
-    return None, uncorrected(runs)
+    if any(one.partition(":")[0] == _JUDGE for one in versions):
+        return None, _UNCORRECTED
+    return None, ""
 
 
-def uncorrected(runs: Sequence[Run]) -> str:
-    """Say that a judge's errors are not known, where a judge gave the verdicts."""
-    if not any(_JUDGE in run.graders for run in runs):
-        return ""
-    return "a judge gave these verdicts, and its own errors are not in the intervals: see --judge"
+_UNCORRECTED = (
+    "a judge gave these verdicts, and its own errors are not in the intervals: see --judge"
+)

@@ -9,23 +9,22 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import chain, repeat
 from math import inf, nan
 from operator import attrgetter, or_
-from types import NoneType
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.errors import InputError
 from assay.records.capture import Cause
 from assay.records.rows import UNREADABLE
 from assay.records.setup import Problems, SetupReader
 from assay.records.trial.files import Kind
 from assay.records.trial.views import (
+    BOOKKEEPING,
     NO_AGENT,
     NO_FAILURE,
     NO_JSON,
@@ -37,6 +36,10 @@ from assay.records.trial.views import (
     TrialsView,
 )
 
+_VIEWS: dict[tuple[Kind, bool], type[Any]] = {
+    ("trials", True): TrialsStepsView, ("trials", False): TrialsView,
+    ("capture", True): CaptureStepsView, ("capture", False): CaptureView,
+}  # fmt: skip
 type Floats = NDArray[np.float64]
 type Ints = NDArray[np.int64]
 type Columns = dict[str, NDArray[Any]]
@@ -45,7 +48,7 @@ type Fields = dict[str, tuple[Any, ...]]
 
 TIMEOUT = Cause.AGENT_TIMEOUT.value
 NO_CATEGORY = "(uncategorized)"
-_RICHNESS = ("full", "messages-only", "minimal")
+_RICHNESS = {b'"%b"' % name.encode(): name for name in ("full", "messages-only", "minimal")}
 _EMPTY_TEXT = 2
 """Bytes of a JSON string with nothing in it."""
 _LARGEST = 1e15
@@ -75,6 +78,7 @@ ROW = {
     "length": "<u4",
     "input": "<u4",
     "expectation": "<u4",
+    "metadata": "<u4",
     "task": "<u4",
     "category": "<u4",
     "n_trials": "<u4",
@@ -84,8 +88,9 @@ ROW = {
 }
 """Columns of rows. offset and length say where its line is, text where its id and the beginning
 of its input are kept, id is a fingerprint of the id; only the viewer fills these four. input is a
-fingerprint of the prompt's input, expectation of what graders know of the right answer, task of the
-files and the set-up that the prompt brings along; 0 where it has none."""
+fingerprint of the prompt's input, expectation of what graders know of the right answer, metadata of
+what the prompt has there, task of the files and the set-up that the prompt brings along; 0 where it
+has none."""
 TRIAL = {
     "passed": "<f8",
     "score": "<f8",
@@ -241,7 +246,8 @@ class ColumnReader:
         self, kind: Kind, category_key: str, facts: RunFacts, *, with_steps: bool = False
     ) -> None:
         self._kind = kind
-        self.decoder = msgspec.json.Decoder(_view(kind, category_key, with_steps=with_steps))
+        self.decoder = msgspec.json.Decoder(_VIEWS[kind, with_steps])
+        self._category_key = category_key
         self._with_steps = with_steps
         self._setup_reader = SetupReader()
         self.extend(facts)
@@ -251,7 +257,7 @@ class ColumnReader:
         facts.kind = self._kind
         self._facts = facts
         self._categories = {name: n for n, name in enumerate(facts.categories)}
-        self._by_name: dict[Any, int] = dict(self._categories)
+        self._by_name: dict[bytes, int] = {}
         self._causes = {name: n for n, name in enumerate(facts.causes)}
         self._setups = {problems: n for n, problems in enumerate(facts.setups)}
 
@@ -273,7 +279,7 @@ class ColumnReader:
         errors, timing, score = fields["errors"], fields["timing"], fields["score"]
         causes = _causes(fields["failure"])
         # Old rows carry no cause; only files that hold such rows are read row by row.
-        if any(errors) or any(_each(fields["metadata"], "timed_out")):
+        if any(errors) or any("timedOut" in about for about in fields["metadata"]):
             causes = [row.failure.cause or _old_cause(row) for row in views]
         durations_ms = _numbers(_each(timing, "total"))
         if np.isnan(durations_ms).any():
@@ -320,19 +326,21 @@ class ColumnReader:
     def _fill_rows(self, rows: Columns, fields: Fields) -> None:
         inputs, metadata = fields["input"], fields["metadata"]
         rows["input"][:] = np.fromiter(map(zlib.crc32, inputs), np.uint32, len(inputs))
-        about = {name: _each(metadata, name) for name in _ANSWERS}
-        rows["expectation"][:] = _fingerprints(
-            len(inputs), [*(fields[name] for name in _EXPECTATION), *about.values()]
-        )
+        rows["expectation"][:] = _fingerprints(len(inputs), [fields[name] for name in _EXPECTATION])
+        rows["metadata"][:] = [
+            _metadata(about, is_ours=made) if about else 0
+            for about, made in zip(metadata, fields["identity"], strict=True)
+        ]
         setups = _setups_of(fields["identity"])
         rows["task"][:] = _fingerprints(
             len(inputs), [*(fields[name] for name in _TASK), *([setups] if any(setups) else ())]
         )
         self._note_identities(fields["identity"])
-        rows["category"][:] = self._category_numbers(_each(metadata, "category"))
+        categories = [bytes(about.get(self._category_key, b"")) for about in metadata]
+        rows["category"][:] = self._category_numbers(categories)
         if self._facts.richness is None:
-            seen = _each(metadata, "trajectory_richness")
-            self._facts.richness = next((value for value in seen if value in _RICHNESS), None)
+            seen = dict.fromkeys(bytes(about.get("trajectoryRichness", b"")) for about in metadata)
+            self._facts.richness = next((_RICHNESS[raw] for raw in seen if raw in _RICHNESS), None)
 
     def _note_identities(self, identities: Sequence[msgspec.Raw]) -> None:
         known = self._facts.identities
@@ -381,23 +389,13 @@ class ColumnReader:
             problems = _OTHER_SETUPS
         return self._setups.setdefault(problems, len(self._setups))
 
-    def _category_numbers(self, categories: list[Any]) -> Ints:
+    def _category_numbers(self, categories: list[bytes]) -> Ints:
         """Number the categories; a name that was met before is only looked up."""
-        try:
-            return self._looked_up(categories)
-        except (KeyError, TypeError):  # a new name, or a value that cannot be a key of a dict
-            pass
-        known = self._categories
-        numbers = list[int]()
-        if set(map(type, categories)) <= {str, NoneType}:
-            for name in dict.fromkeys(categories):
-                self._by_name[name] = known.setdefault(_category(name), len(known))
-        else:  # 1 and True are the same key, but not the same category
-            numbers = _numbered(known, map(_category, categories))
-        self._facts.categories = list(known)
-        return np.array(numbers, dtype=np.int64) if numbers else self._looked_up(categories)
-
-    def _looked_up(self, categories: list[Any]) -> Ints:
+        for raw in dict.fromkeys(categories):
+            if raw not in self._by_name:
+                known = self._categories
+                self._by_name[raw] = known.setdefault(_category(raw), len(known))
+                self._facts.categories = list(known)
         return np.fromiter(map(self._by_name.__getitem__, categories), np.int64, len(categories))
 
     def _note_agents(self, fields: Fields) -> None:
@@ -501,34 +499,6 @@ def tool_bit(tools: Sequence[str], name: str) -> int:
     return 1 << min(tools.index(name), _TOOL_BITS) if name in tools else 0
 
 
-def _view(kind: Kind, category_key: str, *, with_steps: bool) -> type[Any]:
-    """Return the view of a row whose category stands under this name of the metadata."""
-    if kind == "trials":
-        view: type[Any] = TrialsStepsView if with_steps else TrialsView
-    else:
-        view = CaptureStepsView if with_steps else CaptureView
-    if category_key == "category":
-        return view
-    fields: list[tuple[str, Any, Any]] = [
-        ("trajectory_richness", Any, msgspec.field(name="trajectoryRichness", default=None)),
-        ("timed_out", Any, msgspec.field(name="timedOut", default=None)),
-        *((name, msgspec.Raw, msgspec.field(name=name, default=NO_JSON)) for name in _ANSWERS),
-    ]
-    # No two fields of a struct may read one key: a key that is read anyway gets a property.
-    read_anyway = next((name for name, _, field in fields if field.name == category_key), None)
-    known = {"category": property(attrgetter(read_anyway))} if read_anyway else {}
-    if not read_anyway:
-        fields.append(("category", Any, msgspec.field(name=category_key, default=None)))
-    try:
-        metadata = msgspec.defstruct("MetadataView", fields, namespace=known, frozen=True)
-    except ValueError as error:
-        msg = f"--by {category_key!r}: {error}"
-        raise InputError(msg, hint="choose another metadata key") from error
-    return msgspec.defstruct(
-        view.__name__, [("metadata", metadata, metadata())], bases=(view,), kw_only=True
-    )
-
-
 def _transposed(rows: Sequence[Any], kind: type[msgspec.Struct]) -> Fields:
     """Return every field of all rows as a column, in one pass: one for each field is slow."""
     if not rows:  # the type of the view is not known; only one with steps has the number
@@ -563,13 +533,38 @@ def crc32_with(raw: bytes, number: int, known: int) -> int:
 _NOTHING = (b"", b"null")
 
 
-def expectation_of(fields: Mapping[str, Any], metadata: Mapping[str, Any]) -> int:
+def expectation_of(fields: Mapping[str, Any]) -> int:
     """Return the same number for a prompt that is still to be run."""
     found = 0
-    values = [*map(fields.get, _EXPECTATION), *map(metadata.get, _ANSWERS)]
-    for number, value in enumerate(values):
+    for number, value in enumerate(map(fields.get, _EXPECTATION)):
         found = crc32_with(b"" if value is None else msgspec.json.encode(value), number, found)
     return found
+
+
+def metadata_of(about: Mapping[str, Any]) -> int:
+    """Fingerprint the metadata of a prompt that is still to be run, as it will stand in its row."""
+    return _metadata({name: msgspec.json.encode(value) for name, value in about.items()})
+
+
+def _metadata(about: Mapping[str, Any], *, is_ours: object = True) -> int:
+    """Fingerprint the metadata of a row; what a run adds to it is left out.
+
+    Other tools may add anything: of their rows only names of right answers count. A sum, because
+    the order of names means nothing.
+    """
+    found = 0
+    for name, value in about.items():
+        if (name not in BOOKKEEPING) if is_ours else (name in _ANSWERS):
+            raw = bytes(value)
+            seed = _crc32_of(name)
+            is_plain = raw[0] not in b"{[" and b"\\" not in raw
+            found += zlib.crc32(raw, seed) if is_plain else crc32_with(raw, 0, seed)
+    return found & 0xFFFFFFFF
+
+
+@lru_cache(maxsize=1000)
+def _crc32_of(name: str) -> int:
+    return zlib.crc32(name.encode(errors="replace"))
 
 
 def task_of(fields: Mapping[str, Any], setup: str) -> int:
@@ -613,7 +608,7 @@ def _causes(failures: Sequence[Any]) -> list[str]:
     # All rows without a failure share one object, and count compares by identity first.
     if failures.count(NO_FAILURE) == len(failures):
         return [""] * len(failures)
-    return _each(failures, "cause")
+    return _each(failures, "counted_cause")
 
 
 def _usage(used: Sequence[Any]) -> tuple[Floats | float, Floats | float]:
@@ -624,7 +619,8 @@ def _usage(used: Sequence[Any]) -> tuple[Floats | float, Floats | float]:
     with np.errstate(over="ignore"):  # too large a number is refused later, by name
         tokens = np.nan_to_num(inputs) + np.nan_to_num(outputs)
     tokens = np.where(np.isnan(inputs) & np.isnan(outputs), nan, tokens)
-    return _numbers(_each(used, "cost_usd")), tokens
+    cost = _numbers(_each(used, "cost_usd"))
+    return np.where(cost < 0, nan, cost), tokens  # a negative one cannot be true
 
 
 def _measures(outcome: msgspec.Raw) -> dict[str, float]:
@@ -643,10 +639,11 @@ def _measures(outcome: msgspec.Raw) -> dict[str, float]:
 def _old_cause(row: CaptureView) -> str:
     """Recognise a timeout in rows that carry no cause."""
     mentioned = any("timeout" in error.lower() for error in row.errors)
-    return TIMEOUT if mentioned or row.metadata.timed_out is True else ""
+    return TIMEOUT if mentioned or bytes(row.metadata.get("timedOut", b"")) == b"true" else ""
 
 
-def _category(value: Any) -> str:
+def _category(raw: bytes) -> str:
+    value = msgspec.json.decode(raw or b"null")
     if isinstance(value, str):
         return value
     return NO_CATEGORY if value is None else msgspec.json.encode(value).decode()

@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from assay.records.experiment import RESOLVED, VERDICT, Arm, EditLook, Standing
-from assay.records.files import short_hash
+from assay.records.files import read_kept, short_hash
 from assay.records.rows import UNREADABLE
+from assay.records.signatures import Signatures
 
 _FULL = float(1 << 64)
 _OF_CONTROL = (
@@ -48,6 +49,36 @@ class _ResolvedArm(msgspec.Struct):
 class _Resolved(msgspec.Struct):
     experiment: dict[str, Any]
     arms: dict[str, _ResolvedArm]
+
+
+class _Proof(msgspec.Struct):
+    words: list[str] = []
+
+
+class _Said(msgspec.Struct):
+    verdicts: dict[str, str]
+    sentences: list[str]
+    proof: _Proof
+
+
+class ArmVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What an experiment has found about one of its arms."""
+
+    arm: str
+    code: str
+    words: str
+    """How the arms differ, what was reused, and the verdict; a line each."""
+
+
+def arm_verdict(rows: Path) -> ArmVerdict | None:
+    """Return the verdict about the arm that these rows are of; None if they are of none."""
+    try:
+        found = msgspec.json.decode(rows.with_name(VERDICT).read_bytes(), type=_Said)
+    except (OSError, *UNREADABLE):
+        return None
+    code = found.verdicts.get(rows.stem)
+    words = "\n".join([*found.proof.words, *found.sentences])
+    return None if code is None else ArmVerdict(arm=rows.stem, code=code, words=words)
 
 
 def is_held_back(prompt_id: str, share: float) -> bool:
@@ -101,8 +132,8 @@ def chains(folder: Path) -> dict[str, list[EditLook]]:
     newest: tuple[str, _Resolved] | None = None
     for path in folder.glob(f"*/{VERDICT}"):
         try:
-            ended = msgspec.json.decode(path.read_bytes(), type=_Verdict).ended
-            resolved = msgspec.json.decode(path.with_name(RESOLVED).read_bytes(), type=_Resolved)
+            ended = msgspec.json.decode(read_kept(path), type=_Verdict).ended
+            resolved = msgspec.json.decode(read_kept(path.with_name(RESOLVED)), type=_Resolved)
         except (OSError, *UNREADABLE):
             continue
         if newest is None or ended > newest[0]:
@@ -118,8 +149,9 @@ def chains(folder: Path) -> dict[str, list[EditLook]]:
 
 def _looks(run: Path, control: Arm, wanted: str, others: Collection[str]) -> Iterator[EditLook]:
     try:
-        verdict = msgspec.json.decode((run / VERDICT).read_bytes(), type=_Verdict)
-        resolved = msgspec.json.decode((run / RESOLVED).read_bytes(), type=_Resolved)
+        data, signatures = read_kept(run / VERDICT), Signatures.read(run)
+        verdict = msgspec.json.decode(data, type=_Verdict)
+        resolved = msgspec.json.decode(read_kept(run / RESOLVED), type=_Resolved)
     except (OSError, *UNREADABLE):
         return
     first = resolved.experiment.get("control", "")
@@ -140,7 +172,8 @@ def _looks(run: Path, control: Arm, wanted: str, others: Collection[str]) -> Ite
         difference=rate.get("difference"),
         low=seen["low"] if seen else None,
         high=seen["high"] if seen else None,
-        is_confirmation=verdict.confirm,
+        # What anybody could have written is a look like any other, and confirms nothing.
+        is_confirmation=verdict.confirm and bool(signatures and signatures.holds(data)),
         question=question_of(verdict.made_of),
     )
 

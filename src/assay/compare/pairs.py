@@ -1,9 +1,10 @@
 """Align several runs by prompt, and compare every two of them."""
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache, partial
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any, Literal
 
 import msgspec
@@ -36,7 +37,8 @@ from assay.stats.sequential import (
     look_at_rates,
     turn_of,
 )
-from assay.stats.significance import adjust_holm, chance_of_drop, losses_differ
+from assay.stats.shrinkage import GroupDifference, shrink_groups
+from assay.stats.significance import adjust_holm, chance_of_drop, losses_differ, stratified_p
 from assay.stats.verdict import Verdict, judge_difference
 
 type Places = Ints | slice
@@ -204,9 +206,34 @@ def changed_prompts(aligned: Aligned, a: int, b: int) -> ChangedPrompts:
     both_recorded = len({one.is_old for one in made if one is not None}) < 2
     return ChangedPrompts(
         inputs=differing(run_a.inputs, run_b.inputs),
-        expectations=differing(run_a.expectations, run_b.expectations),
+        expectations=_known_otherwise(run_a, run_b, differing),
         tasks=differing(run_a.tasks, run_b.tasks) if both_recorded else [],
     )
+
+
+def _known_otherwise(
+    run_a: Run, run_b: Run, differing: Callable[[Ints, Ints], list[str]]
+) -> list[str]:
+    found = differing(run_a.expectations, run_b.expectations)
+    # Of rows of other tools, not all metadata counts.
+    is_alike = bool(run_a.identities) == bool(run_b.identities)
+    if is_alike and (read_metadata(run_a.graders) or read_metadata(run_b.graders)):
+        found = list(dict.fromkeys([*found, *differing(run_a.metadata, run_b.metadata)]))
+    return found
+
+
+def read_metadata(graders: Mapping[str, Set[str]]) -> bool:
+    """Whether graders may take the right answer from metadata; built-in ones do not."""
+    versions = chain.from_iterable(graders.values())
+    return not (graders and graders.keys() <= _NO_METADATA and all(map(_BUILT_IN, versions)))
+
+
+_NO_METADATA = frozenset({
+    "exact", "contains", "regex", "numeric", "json-schema", "command", "git", "file", "tools",
+    "skill", "judge",
+})  # fmt: skip
+_BUILT_IN = re.compile(r"\d+(?:-[0-9a-f]{8})?").fullmatch
+"""Of the version of a built-in grader; a user's own may have the same name."""
 
 
 def _named(ids: Sequence[str]) -> str:
@@ -300,6 +327,14 @@ def _different_settings(runs: Sequence[Run]) -> list[str]:
     return notes
 
 
+def not_covered(runs: Sequence[Run]) -> list[str]:
+    """Name what cannot be known of runs of one agent that look the same."""
+    made = [one for run in runs if (one := shared_identity(run)) is not None]
+    if len({one.adapter for one in made}) != 1 or _different_settings(runs):
+        return []
+    return list(dict.fromkeys(words for one in made for words in one.not_covered))
+
+
 def shared_identity(run: Run) -> Identity | None:
     """Return what all rows of a run were made from, without what prompts bring along."""
     found: list[Identity] = []
@@ -334,6 +369,8 @@ class Pair(msgspec.Struct, kw_only=True, rename="camel"):
     adjusted_p: float | None = None
     """Holm over all pairs, of the pass rate's p."""
     adjusted_p_score: float | None = None
+    these_prompts_p: float | None = None
+    """Holm over all pairs, of no difference on these very prompts; only where they have repeats."""
     verdict: Verdict | None = None
     bounds: Bounds | None = None
     """What was not measured leaves open: the difference if all of it had failed, or passed. A
@@ -349,6 +386,8 @@ class Pair(msgspec.Struct, kw_only=True, rename="camel"):
     regressed_chance: list[float] = []
     improved_chance: list[float] = []
     """For each of them the chance of such a change or a larger one if nothing had changed."""
+    categories: list[GroupDifference] = []
+    """The difference in each category, drawn towards that of all; of one category nothing."""
 
 
 def compare_pairs(
@@ -375,19 +414,26 @@ def compare_pairs(
         adjusted = adjust_holm([getattr(p, field).p_value for p in tested])
         for pair, p_value in zip(tested, adjusted.tolist(), strict=True):
             setattr(pair, name, p_value)
+    _adjust_these_prompts(pairs)
     for pair in pairs:
         pair.verdict = judge_difference(
             pair.pass_rate,
             margin=margin,
             adjusted_p=pair.adjusted_p,
-            names=(pair.run_a, pair.run_b),
             extremes=extremes_of_pair(aligned, pair, "both" if growing else "either"),
         )
     for pair, (a, b) in zip(pairs, combinations(range(len(aligned.runs)), 2), strict=True):
         if changed := changed_prompts(aligned, a, b).words:
-            words = f"{pair.run_a} and {pair.run_b} cannot be compared: {'; '.join(changed)}"
-            pair.verdict = Verdict("not-enough-data", words)
+            pair.verdict = Verdict("not-enough-data", changed=list(changed))
+            pair.these_prompts_p = None
     return pairs
+
+
+def _adjust_these_prompts(pairs: Sequence[Pair]) -> None:
+    tested = [(pair, p) for pair in pairs if (p := pair.these_prompts_p) is not None]
+    adjusted = adjust_holm([p for _, p in tested])
+    for (pair, _), p_value in zip(tested, adjusted.tolist(), strict=True):
+        pair.these_prompts_p = p_value
 
 
 def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> Pair:
@@ -396,6 +442,8 @@ def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> P
     in_a, in_b = aligned.both(a, b)
     clusters = None if run_a.clusters is None else run_a.clusters[in_a]
     flips = _Flips(run_a, run_b, in_a, in_b)
+    noise = noise_between(run_a, run_b)
+    repeated = run_a.kind == "trials" and not noise and run_a.builds is None
     return Pair(
         run_a=run_a.label,
         run_b=run_b.label,
@@ -404,8 +452,11 @@ def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> P
             compare_rates(
                 _tallies(run_a, in_a), _tallies(run_b, in_b), seed=seed, clusters=clusters
             ),
-            noise_between(run_a, run_b),
+            noise,
         ),
+        these_prompts_p=stratified_p(_tallies(run_a, in_a), _tallies(run_b, in_b))
+        if repeated
+        else None,
         score=_compare_scores(run_a, run_b, in_a, in_b, clusters, seed),
         bounds=_bounds(aligned, a, b, "either"),
         gate_bounds=_bounds(aligned, a, b, "first"),
@@ -417,7 +468,29 @@ def _compare(aligned: Aligned, a: int, b: int, seed: int, n_resamples: int) -> P
         improved=flips.up,
         regressed_chance=flips.down_chance,
         improved_chance=flips.up_chance,
+        categories=_category_differences(run_a, run_b, in_a, in_b, seed),
     )
+
+
+def _category_differences(
+    run_a: Run, run_b: Run, in_a: Places, in_b: Places, seed: int
+) -> list[GroupDifference]:
+    """Return the difference in each category; those of few prompts say little by themselves."""
+    passed_a, n_a = _tallies(run_a, in_a)
+    passed_b, n_b = _tallies(run_b, in_b)
+    both = (n_a > 0) & (n_b > 0)
+    numbers = run_a.categories[in_a][both]
+    found = np.unique(numbers)
+    if not 1 < found.size <= _MOST_CATEGORIES:
+        return []
+    change = passed_b[both] / n_b[both] - passed_a[both] / n_a[both]
+    names = [run_a.category_names[number] for number in found.tolist()]
+    groups = [change[numbers == number] for number in found.tolist()]
+    ordered = sorted(zip(names, groups, strict=True), key=lambda one: one[0])
+    return shrink_groups([name for name, _ in ordered], [own for _, own in ordered], seed=seed)
+
+
+_MOST_CATEGORIES = 200
 
 
 def noise_between(run_a: Run, run_b: Run) -> tuple[Noise, ...]:

@@ -7,12 +7,14 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from assay import plugins
 from assay.compare import describe
 from assay.compare.builds import builds_section, read_builds
-from assay.compare.calibration import calibration_for, uncorrected
+from assay.compare.calibration import calibration_for
 from assay.compare.decided import KeptDecision, kept_decision
+from assay.compare.doubts import Treatment, doubts_of, is_too_large
 from assay.compare.head_to_head import (
     Judged,
     Totals,
@@ -42,13 +44,16 @@ from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
 from assay.errors import InputError
 from assay.records.capture import cause_words
 from assay.records.experiment import Standing
+from assay.records.explanation import Doubts
 from assay.records.setup import ArmsProof, counted
 from assay.records.text import counted_noun
 from assay.records.trial.files import Kind, detect_kind
+from assay.stats.factorial import FactorialEffects
 from assay.stats.means import N_RESAMPLES
+from assay.stats.noise import JudgeErrors
 from assay.stats.ranking import RANKING_RESAMPLES, rank_runs
 from assay.stats.sequential import SequentialDecision, decide_gate, describe_use, judged_look
-from assay.stats.verdict import GateName, Outcome, VerdictCode, judge_gate
+from assay.stats.verdict import GateName, Outcome, Verdict, VerdictCode, judge_gate
 
 _FEWEST_RANKED = 3
 NOT_ALIKE = "a gate compares like with like, but "
@@ -87,12 +92,27 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Of an experiment: the earlier looks at each arm, by its label."""
     calibration: Path | None = None
     """What is known of the errors of the runs' judge."""
+    judge_errors: tuple[JudgeErrors | None, str] | None = None
+    """Of an experiment, by which its decisions were corrected already, and what to say of it."""
     proof: ArmsProof | None = None
     """Of an experiment: how its arms differ, and whether a verdict is valid at all."""
+    reused: Mapping[str, int] = {}
+    """Of an experiment, by the label of the arm: how many of its trials an earlier run made."""
+    effect: float | None = None
+    """The difference that decisions find or rule out, in place of the margin."""
+    arms: Mapping[str, Sequence[str]] = {}
+    """Of an ablation: the treatments of each arm, by its label."""
+    effects: FactorialEffects | None = None
+    """Of an ablation: the effect of each treatment, and of pairs of them."""
     now: datetime.datetime | None = None
     """When the report is made; None is the present."""
+    these_prompts: bool = True
+    """Whether to say what is shown on these very prompts, where prompts in general are open: not if
+    trials are of another day, or this is not the first look."""
     growing: bool = False
     """Whether trials are still to come: prompts that a run lacks are no fault of it then."""
+    doubtful: Treatment | None = None
+    """What becomes of passes in doubt; None shows them unless a file is large."""
 
 
 class Comparison(msgspec.Struct):
@@ -104,6 +124,8 @@ class Comparison(msgspec.Struct):
     pairs: list[Pair]
     warnings: list[str]
     """How the runs differ, which --strict refuses."""
+    doubts: list[str]
+    """What puts passes of the runs in doubt, one sentence each."""
     aligned: Aligned
 
     def judge(self, gate: GateName, margin: float) -> list[tuple[Pair, Outcome, str]]:
@@ -141,16 +163,14 @@ class Comparison(msgspec.Struct):
             if unlike is None:
                 self._replace_verdict(pair, decision, margin)
             found.append((pair, outcome, words))
-        self.sections["notes"].append(
-            "intervals and p-values of the tables hold for one look; the gate holds at every look"
-        )
+        self.sections["notes"].append(_ONE_LOOK.format("gate holds"))
         return found
 
     def _open_words(self, pair: Pair, decision: SequentialDecision) -> tuple[str, str]:
         """Return what a look says, and what is still to run."""
         outcome, words = str(decision.outcome), decision.words
         if decision.n_unmeasured:
-            words += f"; {_RUN_AGAIN}"
+            words += "; the commands that made the runs run these trials again with --resume"
         if outcome == "go-on" and (n_absent := count_out_of_turn(self.aligned, pair)):
             words += f"; {_absent_words(pair, n_absent)}"
         return outcome, words
@@ -175,16 +195,16 @@ class Comparison(msgspec.Struct):
 
     def _replace_verdict(self, pair: Pair, decision: SequentialDecision, margin: float) -> None:
         """Put the sequential decision in place of a verdict that looking often would spoil."""
-        words = f"{decision.outcome}: {decision.words}"
-        code = _code_of(decision, margin)
-        new = {"code": code, "words": words, "nMorePrompts": None}
+        new = {"code": _code_of(decision, margin), "nMorePrompts": None, **_look(pair, decision)}
+        if decision.n_unmeasured:
+            new["nUnmeasured"] = decision.n_unmeasured
         for shown in (*self.sections["verdict"], *self.sections["pairs"]):
             if (shown["runA"], shown["runB"]) != (pair.run_a, pair.run_b):
                 continue
             if "verdict" not in shown:
                 shown |= new if shown["healthy"] else {}
             elif self._unhealthy(pair) is None:
-                shown["verdict"] = new
+                shown["verdict"] = {k: v for k, v in new.items() if k in _VERDICT_FIELDS}
 
     def _judged_pairs(self) -> list[Pair]:
         return [p for p in self.pairs if p.run_a == self.sections["meta"]["runs"][0]]
@@ -251,17 +271,18 @@ def load_runs(
 
 def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     """Compare two or more runs of one kind."""
+    doubts = {}
     for run in runs:
         run.builds = read_builds(run)
+        doubts[run.label] = doubts_of(run, options.doubtful)
+    doubtful = [text for label, one in doubts.items() for text in one.sentences(label)]
     aligned = align(runs)
     trials = runs[0].kind == "trials"
     # The arms of an experiment differ on purpose, and its proof says in what.
     warnings = differences(aligned, growing=options.growing, of_arms=options.proof is not None)
     judged = options.judge(aligned) if options.judge is not None else None
     totals = judged.totals if judged is not None else _totals(aligned, options)
-    errors, judge_words = None, uncorrected(runs)
-    if not options.decisions:  # an experiment has decided already, by verdicts as they are
-        errors, judge_words = calibration_for(runs, options.calibration)
+    errors, judge_words = options.judge_errors or calibration_for(runs, options.calibration)
     for run in runs:
         run.judge = errors
     pairs = compare_pairs(
@@ -277,18 +298,35 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     sections: dict[str, Any] = {
         **({"proof": msgspec.to_builtins(options.proof)} if options.proof else {}),
         **({"edits": msgspec.to_builtins(options.standings)} if options.standings else {}),
+        **({"reused": dict(options.reused)} if options.reused else {}),
+        **({"arms": msgspec.to_builtins(options.arms)} if options.arms else {}),
         **_judge_sections(aligned, judged, health),
         "verdict": [_verdict(pair, health, options) for pair in pairs],
         "health": health,
-        "notes": [*warnings, *([judge_words] if judge_words else [])],
+        "notes": [
+            *doubtful,
+            *warnings,
+            *_not_searched(runs, options.doubtful),
+            *([judge_words] if judge_words else []),
+        ],
+        **_doubts_section(doubts, doubtful, options.doubtful),
         "meta": _meta(aligned, totals, options),
     }
     of_kind = _trials_sections if trials else _capture_sections
     sections |= of_kind(aligned, totals, options)
     sections["pairs"] = [msgspec.to_builtins(pair) for pair in pairs]
     for pair, verdict in zip(sections["pairs"], sections["verdict"], strict=True):
-        if verdict.get("code") == "not-enough-data":
+        told = pair["runB"] in options.decisions or pair["runB"] in options.standings
+        if verdict.get("code") == "not-enough-data" or told:
             pair["verdict"] = {k: v for k, v in verdict.items() if k in _VERDICT_FIELDS}
+    sections["notes"] += [
+        f"{_AMOUNTS[name]} of {pair.run_b} against {pair.run_a}: {amount.tail}"
+        for pair in pairs
+        for name, amount in pair.amounts.items()
+        if amount.tail
+    ]
+    if options.decisions:
+        sections["notes"].append(_ONE_LOOK.format("verdict holds"))
     sections["variance"] = {run.label: describe.describe_variance(run) for run in runs}
     sections["categories"] = {run.label: describe.describe_categories(run) for run in runs}
     if any(run.measures for run in runs):
@@ -301,8 +339,31 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
         rows_key=("perPrompt",) if trials else ("headToHead", "prompts"),
         pairs=pairs,
         warnings=warnings,
+        doubts=doubtful,
         aligned=aligned,
     )
+
+
+def _not_searched(runs: Sequence[Run], treatment: Treatment | None) -> Iterator[str]:
+    large = [run.label for run in runs if treatment is None and is_too_large(run.path)]
+    if large:
+        what = f"passes of {', '.join(large)} were not searched for doubtful ones"
+        yield f"{what}, because the files are large; --doubtful show does that"
+
+
+def _doubts_section(
+    doubts: Mapping[str, Doubts], sentences: list[str], treatment: Treatment | None
+) -> dict[str, Any]:
+    """Return what a verdict has to say of doubtful passes; nothing where there are none."""
+    if not sentences:
+        return {}
+    return {
+        "doubts": {
+            "countedAs": "failed" if treatment == "fail" else "passed",
+            "sentences": sentences,
+            "runs": {label: msgspec.to_builtins(one) for label, one in doubts.items()},
+        }
+    }
 
 
 def _judge_sections(
@@ -458,50 +519,57 @@ def _ranking(aligned: Aligned, options: CompareOptions) -> list[dict[str, Any]]:
 def _verdict(
     pair: Pair, health: dict[str, dict[str, Any]], options: CompareOptions
 ) -> dict[str, Any]:
-    """Return the verdict, and in its words whether the runs can be believed: many read no more."""
+    """Return the verdict with all facts that its sentence needs: see assay.report.sentence."""
     verdict: dict[str, Any] = {"runA": pair.run_a, "runB": pair.run_b}
     verdict |= msgspec.to_builtins(pair.verdict) if pair.verdict else {}
-    decision = options.decisions.get(pair.run_b)
-    if decision is not None and pair.run_a == next(iter(health)):
+    is_first = pair.run_a == next(iter(health))
+    decision = options.decisions.get(pair.run_b) if is_first else None
+    if decision is not None:
         verdict |= _decided(pair, decision)
+        verdict |= {"margin": options.effect} if options.effect is not None else {}
     unequal = options.unequal.get(pair.run_b)
     if unequal is not None and _is_turned(verdict, pair, decision, unequal.share):
-        words = f"not decided: {unequal.words} could turn it (without them, {verdict['words']})"
-        verdict |= {"code": "not-enough-data", "words": words, "nMorePrompts": None}
+        verdict |= {"code": "not-enough-data", "turned": unequal.words, "nMorePrompts": None}
     unhealthy = {
         label: "; ".join(health[label]["problems"])
         for label in (pair.run_a, pair.run_b)
         if not health[label]["healthy"]
     }
-    proof = options.proof
+    is_valid = not unhealthy and (options.proof is None or options.proof.valid)
     if unhealthy:
-        why = ", ".join(f"{label}: {problems}" for label, problems in unhealthy.items())
-        words = f"UNHEALTHY ({why}): no verdict"
-        verdict |= {"code": "not-enough-data", "words": words, "nMorePrompts": None}
-    elif verdict.get("nUnmeasured"):
-        verdict["words"] += f"; {_RUN_AGAIN if proof is None else SAME_COMMAND}"
-    if proof is not None and not proof.valid:
-        words = f"{proof.verdict}: no verdict"
-        verdict |= {"code": "not-enough-data", "words": words, "nMorePrompts": None}
-    standing = options.standings.get(pair.run_b)
-    is_valid = not unhealthy and (proof is None or proof.valid)
-    if standing is not None and is_valid and pair.run_a == next(iter(health)):
-        verdict |= _among_edits(pair, verdict, standing)
+        verdict["problems"] = unhealthy
+    if not is_valid:
+        verdict |= {"code": "not-enough-data", "nMorePrompts": None}
+    standing = options.standings.get(pair.run_b) if is_first else None
+    if standing is not None and is_valid:
+        verdict["code"] = standing.code(verdict.get("code", ""))
+        verdict |= {"standing": standing.words} if standing.words else {}
+    if is_valid and pair.verdict and decision is None:
+        verdict |= _these_prompts(pair, pair.verdict, options)
     return verdict | {"healthy": is_valid}
 
 
-def _among_edits(pair: Pair, verdict: dict[str, Any], standing: Standing) -> dict[str, Any]:
-    """Return code and words of a verdict that is not the first about its question."""
-    code, words = standing.code(verdict.get("code", "")), str(verdict.get("words", "not judged"))
-    if code == "promising":
-        words = words.replace(f"{pair.run_b} is better than", f"{pair.run_b} is promising against")
-    more = f"; {standing.words}" if standing.words else ""
-    return {"code": code, "words": f"{words}{more}"}
+def _these_prompts(pair: Pair, verdict: Verdict, options: CompareOptions) -> dict[str, Any]:
+    """Say what is shown on these prompts, where it is open for prompts like these."""
+    rate, p_value, bounds = pair.pass_rate, pair.these_prompts_p, pair.bounds
+    is_open = verdict.code == "not-enough-data" and verdict.n_unmeasured is UNSET
+    if not is_open or options.growing or not options.these_prompts or not rate.difference:
+        return {}
+    if p_value is None or p_value > _ALPHA or (rate.trials_per_prompt or 1.0) <= 1.0:
+        return {}
+    if bounds is not None and not bounds.low * bounds.high > 0.0:
+        return {}  # what was not measured could turn it
+    way = "better" if rate.difference > 0.0 else "worse"
+    here = f"On these prompts: {way} (p {p_value:.2g}); on prompts like these: not shown yet."
+    return {"thesePrompts": here, "facts": [here]}
 
 
-_VERDICT_FIELDS = ("code", "words", "nMorePrompts", "nUnmeasured")
-_RUN_AGAIN = "the commands that made the runs run these trials again with --resume"
-SAME_COMMAND = "the same command runs these trials again"
+_ALPHA = 0.05
+_AMOUNTS = {"latencyMs": "time", "costUsd": "cost", "tokens": "tokens"}
+_ONE_LOOK = "intervals and p-values of the tables hold for one look; the {} at every look"
+_VERDICT_FIELDS = (
+    *("code", "nMorePrompts", "nUnmeasured", "difference", "interval", "look", "facts"),
+)
 
 
 def _is_turned(
@@ -517,13 +585,21 @@ def _is_turned(
 
 
 def _decided(pair: Pair, decision: SequentialDecision) -> dict[str, Any]:
-    """Return code and words of a decision in place of a verdict that looking often would spoil."""
-    if not decision.is_decided:
-        verdict = {"code": "not-enough-data", "words": f"not decided: {decision.words}"}
-        return verdict | {"nUnmeasured": decision.n_unmeasured or None}
-    against = "the same as" if decision.outcome == "same" else f"{decision.outcome} than"
-    words = f"{pair.run_b} is {against} {pair.run_a}: {decision.words}"
-    return {"code": decision.outcome, "words": words}
+    """Return a decision in place of a verdict that looking often would spoil."""
+    code = decision.outcome if decision.is_decided else "not-enough-data"
+    unmeasured = None if decision.is_decided else decision.n_unmeasured or None
+    return {"code": code, "nMorePrompts": None, "nUnmeasured": unmeasured, **_look(pair, decision)}
+
+
+def _look(pair: Pair, decision: SequentialDecision) -> dict[str, Any]:
+    """Return what the look saw that decided; nothing if none could be taken."""
+    # Trials that were running then come after it.
+    seen = decision.difference
+    difference = pair.pass_rate.difference if seen is UNSET else seen
+    if decision.interval is None or difference is None:
+        return {}
+    seen_then = {"difference": difference, "interval": msgspec.to_builtins(decision.interval)}
+    return {"look": seen_then, **seen_then}
 
 
 def _kept_section(kept: KeptDecision | None) -> dict[str, Any]:
@@ -586,6 +662,7 @@ def check_health(aligned: Aligned, run_number: int, *, growing: bool = False) ->
         "run": health.n_trials,
         "graded": health.n_graded,
         "notMeasured": dict(sorted(health.not_measured.items())),
+        **_with_excuses(run),
         "agentFailures": dict(sorted(health.failed.items())),
         "graderFailures": health.n_grader_failures,
         "permissionDenials": health.n_permission_denials,
@@ -594,6 +671,15 @@ def check_health(aligned: Aligned, run_number: int, *, growing: bool = False) ->
         "problems": problems,
         **builds_section(run),
     }
+
+
+def _with_excuses(run: Run) -> dict[str, Any]:
+    """Count what only the agent excuses, and the pass rate of all trials if that is failure."""
+    n_unverified = run.health.n_unverified
+    if not n_unverified:
+        return {}
+    n_passed, n = int(run.n_passed.sum()), int(run.n_measured.sum()) + n_unverified
+    return {"unverified": n_unverified, "passRateAtWorst": n_passed / n}
 
 
 def _problems(run: Run, planned: int) -> list[str]:

@@ -1,7 +1,7 @@
 """One run, ready to be compared: the columns of its file without rows that were replaced."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from math import inf, nan
 from pathlib import Path
@@ -41,7 +41,7 @@ from assay.compare.packed import (
     unpack,
 )
 from assay.errors import InputError
-from assay.records.capture import AGENT_CAUSES, Cause
+from assay.records.capture import AGENT_CAUSES, CLAIMED, SEEN, UNVERIFIED_CAUSES, Cause
 from assay.records.rows import RowFile, open_rows
 from assay.records.setup import Problems
 from assay.records.trial.files import HINT, Kind
@@ -99,6 +99,8 @@ class Health(msgspec.Struct):
     """Rows whose id came again later: the last one counts."""
     setup_problems: list[SetupProblem] = []
     """Those of most trials first."""
+    n_unverified: int = 0
+    """Trials that are not measured only because the agent says so."""
     alike: str = ""
     """The cause by which every trial failed without an answer: more likely an outage than the
     agent."""
@@ -143,6 +145,11 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     def expectations(self) -> Ints:
         """Fingerprint of what graders know of the right answer to each prompt."""
         return self._whole("expectations")
+
+    @property
+    def metadata(self) -> Ints:
+        """Fingerprint of the metadata of each prompt."""
+        return self._whole("metadata")
 
     @property
     def tasks(self) -> Ints:
@@ -276,6 +283,23 @@ class Run(msgspec.Struct, dict=True, kw_only=True):
     def n_lost(self) -> Ints:
         """Trials of each prompt that the provider kept from being measured."""
         return self._count(self.lost)
+
+    def count_as_failed(self, trials: Iterable[tuple[str, int]]) -> None:
+        """Let trials count as failures, each given by its prompt and its place in the row, from 0.
+
+        To be called before anything is computed from the columns.
+        """
+        first = np.concatenate(([0], np.cumsum(self._whole("n_trials"))))
+        numbers = {name: number for number, name in enumerate(self.ids)}
+        failed = [(numbers[name], place) for name, place in trials if name in numbers]
+        for name in ("passed", "score"):
+            values = self._column(name).copy()
+            values[[first[prompt] + place for prompt, place in failed]] = 0
+            self.columns[name] = pack(values)
+        for name in ("pass_at_k", "pass_exp_k"):  # of the row, which knows nothing of this
+            values = self._column(name).copy()
+            values[[prompt for prompt, _ in failed]] = np.nan
+            self.columns[name] = pack(values)
 
     def mean_of(self, column: Floats) -> Floats:
         """Mean over the trials of each prompt; NaN where none has a value."""
@@ -448,6 +472,7 @@ def _setup_problems(setups: list[Problems], numbers: Ints, run: Run) -> list[Set
 _ROW_COLUMNS = {
     "inputs": "input",
     "expectations": "expectation",
+    "metadata": "metadata",
     "tasks": "task",
     "categories": "category",
     "k": "k",
@@ -483,8 +508,8 @@ class _Grades:
         scored = not np.isnan(self.score).all()
         failed = failed_ungraded(trials, causes)
         self._not_measured = ungraded & ~(self._by_agent & ~trials["answered"])
-        provider = causes.index(_PROVIDER) if _PROVIDER in causes else -1
-        self.lost = self._not_measured & (cause == provider)
+        is_provider = np.array([name.removesuffix(SEEN) == _PROVIDER for name in causes])
+        self.lost = self._not_measured & is_provider[cause]
         if ungraded.all():
             self.score[:] = nan
         self.passed[failed] = self.score[failed] = 0.0
@@ -503,6 +528,7 @@ class _Grades:
         return Health(
             n_trials=int(kept.sum()),
             not_measured=not_measured,
+            n_unverified=sum(n for cause, n in not_measured.items() if _is_excuse(cause)),
             failed=self._by_cause(kept & self._by_agent),
             n_grader_failures=int((broken & kept).sum()),
             n_permission_denials=int(self._trials["denials"][kept].sum()),
@@ -521,6 +547,10 @@ class _Grades:
     def _by_cause(self, chosen: NDArray[np.bool_]) -> dict[str, int]:
         counts = np.bincount(self._trials["cause"][chosen], minlength=len(self._causes)).tolist()
         return {name: n for name, n in zip(self._causes, counts, strict=True) if n}
+
+
+def _is_excuse(cause: str) -> bool:
+    return cause in UNVERIFIED_CAUSES or cause.endswith(CLAIMED)
 
 
 def failed_ungraded(trials: Columns, causes: list[str]) -> NDArray[np.bool_]:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay.compare.pairs import Pair
+from assay.records.explanation import Doubts
 from assay.records.setup import ArmsProof
 from assay.stats.passk import PassK
 from assay.stats.planning import PairedSpread, PlanRow, VarianceSplit
@@ -288,6 +289,13 @@ class TrialsHeadToHead(_Shape, kw_only=True):
     overall: list[PairwiseComparison]
 
 
+class Look(_Shape, kw_only=True):
+    """A difference and its interval, which holds however often one looks."""
+
+    difference: float
+    interval: Interval
+
+
 class PairVerdict(_Shape, kw_only=True):
     """Whether run B is better than run A, in a word and in words."""
 
@@ -297,7 +305,16 @@ class PairVerdict(_Shape, kw_only=True):
     words: str | UnsetType = UNSET
     n_more_prompts: int | UnsetType | None = UNSET
     n_unmeasured: int | UnsetType | None = UNSET
+    unmeasured: str | UnsetType = UNSET
     healthy: bool
+    interval: Interval | UnsetType = UNSET
+    """Of "same": what lies within the margin."""
+    changed: list[str] | UnsetType = UNSET
+    """Why the runs cannot be compared."""
+    problems: dict[str, str] | UnsetType = UNSET
+    """By run: why its measurement cannot be believed."""
+    look: Look | UnsetType = UNSET
+    """With --sequential: what the look saw that decides."""
 
 
 class SetupTrouble(_Shape, kw_only=True):
@@ -316,6 +333,8 @@ class RunHealth(_Shape, kw_only=True):
     run: int
     graded: int
     not_measured: dict[str, int]
+    unverified: int | UnsetType = UNSET
+    pass_rate_at_worst: float | UnsetType | None = UNSET
     agent_failures: dict[str, int]
     grader_failures: int
     permission_denials: int
@@ -355,6 +374,15 @@ class GateOutcome(_Shape, kw_only=True):
     """With --sequential."""
 
 
+class DoubtsReport(_Shape, kw_only=True):
+    """Passes that a detector puts in doubt, and honeypots that passed."""
+
+    counted_as: Literal["passed", "failed"]
+    """Of the option --doubtful."""
+    sentences: list[str]
+    runs: ByRun[Doubts]
+
+
 class _Report(_Shape, kw_only=True):
     proof: ArmsProof | UnsetType = UNSET
     judge: JudgeReport | UnsetType = UNSET
@@ -362,6 +390,7 @@ class _Report(_Shape, kw_only=True):
     verdict: list[PairVerdict] | UnsetType = UNSET
     health: ByRun[RunHealth] | UnsetType = UNSET
     notes: list[str] | UnsetType = UNSET
+    doubts: DoubtsReport | UnsetType = UNSET
     pairs: list[Pair] | UnsetType = UNSET
     variance: ByRun[VarianceSplit] | UnsetType = UNSET
     categories: ByRun[dict[str, CategoryRate]] | UnsetType = UNSET

@@ -1,7 +1,8 @@
 """Runs as JUnit XML: a suite per run, a case per prompt. Not measured is skipped, never failed.
 
 A run that a gate has judged follows it: the gate is a case of its own, and prompts fail only if it
-failed and they got worse. Otherwise a prompt fails if fewer than half of its trials passed.
+failed and they got worse. Otherwise a prompt fails if fewer than half of its trials passed. The
+verdict of an experiment on an arm is a case, too.
 
 A file of its own because xml.sax takes 25 ms to load, which `assay format` does not need.
 """
@@ -13,6 +14,7 @@ from xml.sax.saxutils import escape as escape_text
 from xml.sax.saxutils import quoteattr
 
 from assay.compare.decided import KeptDecision
+from assay.compare.ledger import ArmVerdict
 from assay.records.text import counted_noun
 from assay.records.trial.views import ShownTrial, shown_trials
 
@@ -20,8 +22,8 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MOST_TEXT = 2000
 
 
-type JudgedRun = tuple[str, Iterable[bytes], KeptDecision | None]
-"""Label, rows, and what a gate found of them."""
+type JudgedRun = tuple[str, Iterable[bytes], KeptDecision | ArmVerdict | None]
+"""Label, rows, and what a gate, or an experiment, found of them."""
 type _Case = tuple[str, float, str]
 """Its kind, its seconds and its text."""
 
@@ -29,13 +31,17 @@ type _Case = tuple[str, float, str]
 def write_junit(out: BinaryIO, runs: Iterable[JudgedRun]) -> None:
     """Write all runs; a suite is held until its counts are known."""
     out.write(b'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="assay">\n')
-    for label, lines, gate in runs:
-        out.write("".join(_suite(label, lines, gate)).encode())
+    for label, lines, found in runs:
+        out.write("".join(_suite(label, lines, found)).encode())
     out.write(b"</testsuites>\n")
 
 
-def _suite(label: str, lines: Iterable[bytes], gate: KeptDecision | None) -> Iterator[str]:
+def _suite(
+    label: str, lines: Iterable[bytes], found: KeptDecision | ArmVerdict | None
+) -> Iterator[str]:
+    gate = found if isinstance(found, KeptDecision) else None
     cases = [] if gate is None else [_gate_case(label, gate)]
+    cases += [_experiment_case(label, found)] if isinstance(found, ArmVerdict) else []
     cases += [_prompt_case(label, line, gate) for line in lines]
     kinds = [kind for kind, _, _ in cases]
     seconds = sum(time_s for _, time_s, _ in cases)
@@ -55,6 +61,17 @@ def _gate_case(label: str, gate: KeptDecision) -> _Case:
         return _case(kind, (label, name), 0.0, f"<system-out>{_text(gate.reason)}</system-out>")
     inner = f"<{kind} type={_name(gate.verdict)} message={_name(gate.reason)}/>"
     return _case(kind, (label, name), 0.0, inner)
+
+
+def _experiment_case(label: str, verdict: ArmVerdict) -> _Case:
+    """An experiment fails if the arm is worse; one without a verdict is an error."""
+    errors = dict.fromkeys(("unhealthy", "invalid"), "error")
+    kind = {"worse": "failure", **errors}.get(verdict.code, "passed")
+    where, name = (label, f"experiment: {verdict.arm}: {verdict.code}"), _name(verdict.code)
+    said = f"<system-out>{_text(verdict.words)}</system-out>"
+    if kind == "passed":
+        return _case(kind, where, 0.0, said)
+    return _case(kind, where, 0.0, f"<{kind} type={name} message={_name(verdict.words)}/>")
 
 
 def _prompt_case(label: str, line: bytes, gate: KeptDecision | None) -> _Case:

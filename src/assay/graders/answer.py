@@ -13,8 +13,9 @@ import msgspec
 from assay.errors import InputError, PluginError
 from assay.graders.python_code import PythonCode, version_with
 from assay.plugin import Trial
+from assay.plugins import package_version
 from assay.records.capture import Grade
-from assay.records.rows import UNREADABLE
+from assay.records.rows import decode_json
 
 
 @dataclass
@@ -202,9 +203,7 @@ class JsonSchema(PythonCode):
     @cached_property
     def version(self) -> str:
         """The version of the code, the schema and the library that reads it."""
-        from importlib.metadata import version as library_version  # slow, and seldom needed
-
-        parts = {"schema": self.schema, "jsonschema": library_version("jsonschema")}
+        parts = {"schema": self.schema, "jsonschema": package_version("jsonschema")}
         return version_with(self.code_version, parts)
 
     def judge(self, trial: Trial) -> Grade:
@@ -288,13 +287,12 @@ def _end_of_block(fence: str, begin: int, ends: dict[str, list[int]]) -> int | N
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        data = path.read_bytes()
     except OSError as error:
         msg = f"schema not found: {path}: {error.strerror}"
         raise InputError(msg) from error
-    except UNREADABLE as error:
-        msg = f"{path}: not JSON: {error}"
-        raise InputError(msg) from error
+    schema: dict[str, Any] = decode_json(str(path), data, dict[str, Any])
+    return schema
 
 
 def expected_text(given: str | None, trial: Trial, against: str) -> str:

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +21,8 @@ _NO_SCRIPT = ("-c", "-m", "-e", "-p", "--eval", "--print")
 _WITH_VALUE = ("-W", "-X", "-r", "--require", "--import", "--with")
 _SUBCOMMANDS = {"deno": "run", "bun": "run", "uv": "run"}
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+_SYSTEM = ("/usr/bin/", "/bin/", "/usr/sbin/", "/sbin/", "/usr/lib/")
+_LARGEST = 1024 * 1024
 _WRAPPERS = ("env", "timeout", "nice", "time", "stdbuf")
 
 
@@ -52,6 +55,23 @@ class CommandLine:
         """Whether the command, or its script, may ask git."""
         script = [self.script.content] if self.script is not None else []
         return mentions_git(*map(os.fsencode, self.words), *script)
+
+    def own_program(self) -> bytes:
+        """Return the script that PATH finds for the command; nothing for a native program.
+
+        Its first line is left out: it names an interpreter, which may stand elsewhere on another
+        machine. Nor do native programs count, which differ from machine to machine.
+        """
+        name = self.words[0] if self.words else ""
+        path = shutil.which(name) if name and "/" not in name and not _starts_others(name) else None
+        try:
+            file = Path(path or "").resolve()
+            if path is None or str(file).startswith(_SYSTEM) or file.stat().st_size > _LARGEST:
+                return b""
+            content = file.read_bytes()
+        except OSError:
+            return b""
+        return content.partition(b"\n")[2] if content.startswith(b"#!") else b""
 
     def run(
         self, host: Host, cwd: str, timeout_s: float, env: Mapping[str, str] | None = None

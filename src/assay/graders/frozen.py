@@ -23,6 +23,7 @@ from pathlib import Path
 from assay.errors import AssayError, InputError, Interrupted, PluginError
 from assay.records.files import temporary_folder
 from assay.records.once import made_once
+from assay.records.variable_names import decides_nothing, is_secret_name
 
 type Stamp = tuple[int, ...]
 """What the file system says about a file. The time of the last change cannot be set back."""
@@ -59,13 +60,16 @@ def imported_sources(path: Path, content: bytes) -> list[bytes]:
                     found[module] = module.read_bytes()
                     left.append(module)
     modules = [found[module] for module in sorted(found) if module != path]
-    return [*modules, *named_data(top, found.values())]
+    return [*modules, *named_data(top, found.values()), *named_variables(found.values())]
 
 
 def named_data(folder: Path, texts: Iterable[bytes]) -> list[bytes]:
     """Return the data beside a grader that its code names in full, as in "words.json"."""
-    whole, found = b"\n".join(texts), []
+    whole, found = b"\n".join(texts), list[bytes]()
     for entry in entries(folder):
+        if entry.is_dir() and entry.name not in _SKIPPED:
+            found += _named_folder(entry, whole)
+            continue
         name = os.fsencode(entry.name)
         suffix = Path(entry.name).suffix
         is_data = suffix and suffix not in (*_IMPORTED, *_OF_RUNS)
@@ -76,6 +80,32 @@ def named_data(folder: Path, texts: Iterable[bytes]) -> list[bytes]:
     return found
 
 
+def _named_folder(entry: "os.DirEntry[str]", text: bytes) -> list[bytes]:
+    """Return what is in a folder beside a grader that its code names in quotation marks."""
+    name = os.fsencode(entry.name)
+    if not re.search(rb"""["'`/]""" + re.escape(name) + rb"""["'`/]""", text):
+        return []
+    if _is_written(name, text):
+        return []
+    files = [Path(file) for file in _all_files(entry.path)]
+    kept = [file for file in sorted(files) if file.suffix not in _OF_RUNS and stamp(file)]
+    return [file.read_bytes() for file in kept if file.stat().st_size <= _MOST_TEXT]
+
+
+def named_variables(texts: Iterable[bytes]) -> list[bytes]:
+    """Return the values of variables that a grader reads by name, without those of secrets."""
+    whole = b"\n".join(texts)
+    names = {name.decode() for found in _READS.findall(whole) for name in found if name}
+    return [
+        f"{name}={os.environ[name]}".encode("utf-8", "surrogateescape")
+        for name in sorted(names & os.environ.keys())
+        if not is_secret_name(name) and not decides_nothing(name)
+    ]
+
+
+_READS = re.compile(
+    rb"""environ(?:\.get)?[\[(]\s*["'](\w+)|getenv\(\s*["'](\w+)|\benv\.(\w+)|\benv\[["'](\w+)|\$\{?([A-Za-z_]\w*)"""
+)
 _WRITES = re.compile(
     rb"""\bopen\([^)\n]*["'][rbt]*[wax+][rbt+]*["']|\bwrite_(?:text|bytes)\(|\bFileHandler\("""
     rb"""|\b(?:write|append)File|\bcreateWriteStream\(|>>"""

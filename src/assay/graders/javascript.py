@@ -20,6 +20,7 @@ from assay.graders.frozen import (
     Where,
     mentions_git,
     named_data,
+    named_variables,
     stamp,
 )
 from assay.graders.program import check_value, question
@@ -92,7 +93,8 @@ class JavaScriptFile(Grader):
     def version(self) -> str:
         """Fingerprint of the file and of the modules that it imports by a relative path."""
         contents = [module.content for module in self._modules]
-        return fingerprint(*contents, *named_data(self._file.parent, contents))
+        named = named_data(self._file.parent, contents)
+        return fingerprint(*contents, *named, *named_variables(contents))
 
     def freeze(self, host: Host) -> None:
         """Load the module once, before the first agent starts, and note what it uses."""

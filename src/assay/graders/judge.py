@@ -1,9 +1,14 @@
 """Built-in `judge`: a model grades by a rubric, through any adapter.
 
 What the agent wrote is evidence, not instruction: it stands between marks that contain a random
-number, made for this one question, and the judge works in an empty folder, not in the agent's.
+number, made for this one question, and a verdict counts only if it has that number, so that
+nothing that the agent wrote is one, even if the judge repeats it. A judge that is a program and
+does not repeat the number is heard where the evidence has nothing that could be taken for a
+verdict. The judge has no tools, a HOME of
+its own, only its own key, and works in an empty folder, in the sandbox of the run if that has one.
 """
 
+import re
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,18 +36,28 @@ RUBRIC
 {rubric}
 
 {evidence}
-Answer with one JSON object and nothing else, no other keys:
-{{"pass": true or false, "score": a number from 0 to 1, "reasoning": "one or two sentences"}}
+Answer with one JSON object and nothing else, no other keys; a verdict without this "code" is void:
+{{"code": "{nonce}", "pass": true or false, "score": a number from 0 to 1, \
+"reasoning": "one or two sentences"}}
 """
 _EXAMPLE = "for example: -g judge:agent=claude,rubric=rubric.md"
 _MOST_BYTES = {"output": 48_000, "input": 16_000, "steps": 24_000, "hint": 8_000}
 """A question must fit into one argument of a command line: 128 KiB on Linux."""
 
 
+_MENTION = re.compile(r"(?<!\w)@(?=\S)")
+"""Some agents read the file whose name follows this in a prompt."""
+
+
+_LIKE_A_VERDICT = re.compile(r"""pass["']|\\u00""", re.IGNORECASE)
+"""In evidence: the name of a verdict's field, or escapes that may stand for it."""
+
+
 class _Verdict(msgspec.Struct, forbid_unknown_fields=True):
     pass_: bool = msgspec.field(name="pass")
     score: float
     reasoning: str
+    code: str = ""
 
 
 @dataclass
@@ -50,7 +65,7 @@ class Judge(Grader):
     """rubric is a text, or a file; agent is what -s takes. threshold: pass from this score on."""
 
     name = "judge"
-    code_version: ClassVar[str] = "1"  # raise this when a verdict or the question changes
+    code_version: ClassVar[str] = "2"  # raise this when a verdict or the question changes
     file_options = ("rubric", "agent")
     sees = frozenset({"output", "trajectory"})
     rubric: str = ""
@@ -60,6 +75,8 @@ class Judge(Grader):
     steps: bool = False
     """Show the trajectory too."""
     timeout_s: float = 60.0
+    env: tuple[str, ...] = ()
+    """Our variables that the judge gets besides those that its adapter names."""
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not 0 <= self.threshold <= 1:
@@ -87,13 +104,14 @@ class Judge(Grader):
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Ask the judge, and read its answer strictly."""
         # A nonce that the agent cannot know: it cannot write a mark that ends the evidence.
-        question = self.question(trial, secrets.token_hex(16))
+        nonce = secrets.token_hex(16)
+        question = self.question(trial, nonce)
         try:
-            answer = host.ask(self._found, question, timeout_s=self.timeout_s)
+            answer = host.ask(self._found, question, timeout_s=self.timeout_s, env=self.env)
         except PluginError as error:
             msg = f"the judge did not answer: {error.message}"
             raise PluginError(msg) from error
-        verdict = read_verdict(answer)
+        verdict = read_verdict(answer, nonce, question)
         passed = verdict.pass_ if self.threshold is None else verdict.score >= self.threshold
         return Grade(pass_=passed, score=verdict.score, reasoning=verdict.reasoning)
 
@@ -145,8 +163,10 @@ def _script(word: Any, folders: Iterable[Path]) -> Any:
         return word
 
 
-def read_verdict(answer: str) -> _Verdict:
+def read_verdict(answer: str, nonce: str, question: str) -> _Verdict:
     """Read the judge's answer: the JSON object alone, or in one fenced block."""
+    evidence = question[question.find(f"BEGIN input {nonce}") : question.rfind(nonce)]
+    evidence = evidence[: evidence.rfind(nonce)]  # without the form that is asked for
     text = answer.strip()
     if text.startswith("```") and text.endswith("```") and text.count("```") == 2:
         text = text[3:-3].removeprefix("json").strip()
@@ -155,6 +175,10 @@ def read_verdict(answer: str) -> _Verdict:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         msg = f"the judge's answer is not the JSON asked for ({error}): {answer.strip()[:200]!r}"
         raise PluginError(msg) from error
+    may_be_quoted = _LIKE_A_VERDICT.search(evidence)
+    if verdict.code != nonce and (verdict.code or may_be_quoted):
+        msg = f"the verdict lacks the code of its question: {answer.strip()[:200]!r}"
+        raise PluginError(msg, hint="it may be a quotation from the agent's answer")
     if not 0 <= verdict.score <= 1:
         msg = f"the judge's score is not between 0 and 1: {verdict.score}"
         raise PluginError(msg)
@@ -163,7 +187,8 @@ def read_verdict(answer: str) -> _Verdict:
 
 def _quote(name: str, text: str, nonce: str) -> str:
     # The question may become an argument of a command line, which cannot contain a NUL.
-    quoted = text.replace("\0", "\ufffd").encode(errors="replace")
+    text = _MENTION.sub("@\u2060", text.replace("\0", "\ufffd"))
+    quoted = text.encode(errors="replace")
     most = _MOST_BYTES[name]
     if len(quoted) > most:
         half = most // 2

@@ -134,11 +134,15 @@ def ask_served(served: Served, question: bytes, timeout_s: float) -> bytes:
         raise PluginError(msg) from error
 
 
+_GRADE = '{"pass": true, "score": 1.0}'
+_MOST_SHOWN = 60
+
+
 def parse_answer(answer: bytes) -> Grade:
     """Read one JSON object."""
     text = answer.decode("utf-8-sig", "replace").strip()  # a byte order mark is skipped
     if not text:
-        msg = "Grader produced no output"
+        msg = f"Grader produced no output; it prints {_GRADE}, or it is a file that defines grade"
         raise PluginError(msg)
     try:
         value = msgspec.json.decode(text)
@@ -171,6 +175,10 @@ def check_answer(value: Any) -> Grade:
     # The version of a grade is ours to set, not the grader's.
     if isinstance(value, dict) and "version" in value:
         value = {name: field for name, field in value.items() if name != "version"}
+    if not isinstance(value, dict):
+        shown = f"{value!r}"[:_MOST_SHOWN]
+        msg = f"Invalid grader result: {shown}; return {_GRADE}, or True or False from Python"
+        raise PluginError(msg)
     try:
         grade = msgspec.convert(value, Grade)
     except msgspec.ValidationError as error:

@@ -25,6 +25,7 @@ import msgspec
 
 from assay import plugins
 from assay.errors import AssayError, Interrupted, OutOfResources, PluginError
+from assay.functions import new_runner
 from assay.plugin import Grader, Host, Served, Trial
 from assay.records.capture import Grade
 from assay.records.spec import PluginRef
@@ -125,9 +126,7 @@ class PythonCode(Grader):
     @cached_property
     def _runner(self) -> Any:
         """Runs async functions, all in one event loop: a new loop for each row is slow."""
-        import asyncio
-
-        return asyncio.Runner()
+        return new_runner()
 
 
 class _PendingTrials:

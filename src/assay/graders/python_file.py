@@ -39,7 +39,7 @@ from assay.graders.program import check_value
 from assay.graders.python_code import PythonCode, fingerprint
 from assay.plugin import Host, Trial
 from assay.records.capture import Grade
-from assay.records.files import temporary_file
+from assay.records.files import is_of_system, temporary_file
 from assay.records.spec import PluginRef
 
 ARGUMENTS = ("input", "output", "hint", "trajectory", "metadata", "cwd", "reference", "trial")
@@ -220,14 +220,8 @@ _LISTS = frozenset({"os.listdir", "os.scandir"})
 _TICK_NS = 20_000_000
 """Times of files are that much behind the clock at most."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
-_NOT_OURS = (
-    f"{Path(os.__file__).parent}/",
-    f"{Path(__file__).parents[1]}/",
-    "/dev/",
-    "/proc/",
-    "/sys/",
-)
-"""The standard library, Assay itself, and what is no file."""
+_NOT_OURS = (f"{Path(os.__file__).parent}/", f"{Path(__file__).parents[1]}/")
+"""The standard library and Assay itself."""
 
 
 _CODE = msgspec.json.Decoder(FrozenCode)
@@ -289,7 +283,8 @@ def _others(watch: "FileWatch", modules: dict[str, FrozenModule]) -> list[str]:
 
 def _is_installed(path: str) -> bool:
     folder = path.rstrip("/") + "/"
-    return folder.startswith(_NOT_OURS) or any(part in folder for part in _INSTALLED)
+    is_known = folder.startswith(_NOT_OURS) or is_of_system(path)
+    return is_known or any(part in folder for part in _INSTALLED)
 
 
 class FileWatch:

@@ -15,6 +15,7 @@ import msgspec
 from assay.errors import InputError, PluginError
 from assay.graders.answer import shown
 from assay.graders.command_line import CommandLine
+from assay.graders.frozen import named_variables
 from assay.graders.python_code import changed_options, fingerprint, version_with
 from assay.plugin import Finished, Grader, Host, Trial
 from assay.records.capture import Grade, WorkspaceChanges
@@ -34,7 +35,12 @@ class _RunsCommand(Grader):
     def version(self) -> str:
         """The version of the code, the options and the operator's script."""
         script = self._line.script
+        texts = [*map(os.fsencode, self._line.words), *([script.content] if script else ())]
         parts = {"script": fingerprint(script.content)} if script is not None else {}
+        if program := self._line.own_program():
+            parts["program"] = fingerprint(program)
+        if variables := named_variables(texts):
+            parts["variables"] = fingerprint(*variables)
         return version_with(self.code_version, changed_options(self) | parts)
 
     def freeze(self, _host: Host) -> None:

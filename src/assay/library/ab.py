@@ -16,7 +16,6 @@ from assay.library.checks import (
     check_names,
     check_values,
     checked_graders,
-    errors_in_python,
     is_path,
 )
 from assay.library.experiment import REPORT, ConductOptions, Conductor
@@ -28,6 +27,7 @@ from assay.library.run import (
     check_prompt_file,
     read_prompt_rows,
 )
+from assay.library.wording import OF_EXPERIMENTS, errors_in_python
 from assay.library.worker import Progress, SentTrials, compute, note
 from assay.pipeline.experiment import (
     TREATMENTS,
@@ -123,6 +123,7 @@ class ExperimentVerdict:
         return f"<ExperimentVerdict {self.decision}: {self.sentence}>"
 
 
+@errors_in_python(OF_EXPERIMENTS)
 def ab(  # noqa: PLR0913 - the options of the command
     prompts: Prompts,
     *,
@@ -180,16 +181,14 @@ def ab(  # noqa: PLR0913 - the options of the command
             msg = f"{fspath(prompts)} says what is compared: put agent, treatment and options there"
             raise UsageError(msg)
         file = Path(fspath(prompts))
-        with errors_in_python():
-            experiment = read_experiment(file)
+        experiment = read_experiment(file)
     else:
         file = None
         if agent is None:
             msg = "an experiment needs an agent"
             raise UsageError(msg)
         changes = _treatments(treatment)
-        with errors_in_python():
-            experiment = _experiment(_prompt_file(prompts, root), agent, changes, given, k, options)
+        experiment = _experiment(_prompt_file(prompts, root), agent, changes, given, k, options)
     conduct = ConductOptions(
         how=ExperimentRequest(
             root=root,
@@ -221,7 +220,7 @@ class _ExperimentProgress(SentTrials, ExperimentProgress):
 
 def _conduct(experiment: Experiment, options: ConductOptions, send: Send) -> tuple[str, bytes]:
     """Conduct the experiment, in a process of its own."""
-    with temporary_folder("assay-arms-") as scratch:
+    with errors_in_python(OF_EXPERIMENTS), temporary_folder("assay-arms-") as scratch:
         conductor = _Conductor(experiment, options, Path(scratch), send=send)
         for text in conductor.warnings:
             send(note(text))

@@ -6,10 +6,11 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Literal, Self, Unpack
 
+from assay.library.reading import Trial, trials_to_read
 from assay.library.run import Agent, Grader, Prompts, RunOptions, RunPlan
-from assay.library.trials import Trials, trials_to_read
+from assay.library.trials import Trials
+from assay.library.wording import errors_in_python
 from assay.library.worker import Progress, Reader
-from assay.records.trial import Trial
 from assay.run.background import Background
 
 
@@ -44,7 +45,7 @@ class AsyncRun(RunPlan):
         """Run to the end, and return all trials."""
         trials = self._trials()
         rows = [(self._source, row) async for row in trials.rows()]
-        return Trials(rows, self._source)
+        return Trials(rows, self._source, self._output)
 
     async def frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
         """Run to the end, and return all trials as a data frame; see Trials.frame."""
@@ -117,6 +118,7 @@ def _close_elsewhere(background: Background) -> None:
     threading.Thread(target=background.close).start()
 
 
+@errors_in_python()
 def arun(
     prompts: Prompts | None = None,
     *,

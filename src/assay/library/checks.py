@@ -1,14 +1,12 @@
 """What the arguments of the library's functions may be: refused here, before anything runs."""
 
 import difflib
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from assay.errors import AssayError, UsageError
+from assay.errors import UsageError
 
 type _Check = tuple[Callable[[Any], bool], str]
 
@@ -50,7 +48,7 @@ _CHECKS: dict[str, _Check] = {
     **dict.fromkeys(("k", "jobs", "limit", "max_turns", "memory_bytes"), _whole(1)),
     **dict.fromkeys(("retries", "seed"), _whole(0)),
     **dict.fromkeys(("timeout_s", "trial_timeout_s", "stall_s", "grader_timeout_s"), _ABOVE_0),
-    **dict.fromkeys(("rate_per_s", "cpus", "effect"), _ABOVE_0),
+    **dict.fromkeys(("rate_per_s", "longest_wait_s", "cpus", "effect"), _ABOVE_0),
     **dict.fromkeys(("model", "container", "benchmark", "name", "cluster", "category_key"), _TEXT),
     **dict.fromkeys(("isolate", "keep_failed", "regrade", "overlap", "share_home"), _FLAG),
     **dict.fromkeys(("fresh", "confirm", "overwrite", "sequential", "strict"), _FLAG),
@@ -95,50 +93,6 @@ def check_values(**values: Any) -> None:
             msg = f"env is {value!r}; give a list of the names of variables"
             hint = 'put the value into os.environ, and give the name: env=["NAME"]'
         raise UsageError(msg, hint=hint)
-
-
-_IN_PYTHON = {
-    "-g GRADER": "graders=[GRADER]", "-o": ".to(FILE)", "-s": "agent", "-g": "graders", "-k": "k",
-    "--overwrite": ".to(FILE, overwrite=True)", "--resume": ".to(FILE)", "--filter": "filters",
-    "--agent-arg": "agent_args", "--concurrency": "jobs", "--timeout": "timeout_s",
-    "--trial-timeout": "trial_timeout_s", "--stall-timeout": "stall_s",
-    "--grader-timeout": "grader_timeout_s", "--rate": "rate_per_s", "--memory": "memory_bytes",
-    "--with": "the treatment",
-    **{
-        f"--{name.replace('_', '-')}": name
-        for name in (
-            "model", "mcp", "max_turns", "retries", "max_cost", "cwd", "workspace_dir", "cpus",
-            "keep_workspaces", "workspace_template", "isolate", "sandbox", "container", "env",
-            "limit", "benchmark", "raw_dir", "keep_failed", "rerun", "regrade", "until", "effect",
-            "margin", "seed", "share_home",
-        )
-    },
-}  # fmt: skip
-"""Options of the commands, and what a Python program gives instead."""
-_OPTION = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, _IN_PYTHON))})(?![\w-])")
-
-
-def in_python(error: AssayError) -> tuple[str, str]:
-    """Return message and hint with the arguments of Python in place of the options of commands."""
-    words = error.message
-    # Elsewhere in a message, such words may be those of an agent.
-    if words.startswith("--") or "does not support --" in words:
-        words = _OPTION.sub(_argument, words)
-    return words, _OPTION.sub(_argument, error.hint)
-
-
-def _argument(found: re.Match[str]) -> str:
-    return _IN_PYTHON[found[1]]
-
-
-@contextmanager
-def errors_in_python() -> Iterator[None]:
-    """Let errors speak of the arguments of Python."""
-    try:
-        yield
-    except AssayError as error:
-        message, hint = in_python(error)
-        raise type(error)(message, hint=hint) from error.__cause__
 
 
 def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:

@@ -16,13 +16,13 @@ from assay.compare.report import CompareOptions, problems_of
 from assay.compare.runs import load_run
 from assay.errors import AssayError, UsageError
 from assay.library.checks import check_names, check_values, is_path
+from assay.library.reading import Trial
 from assay.library.run import Run, RunOptions
 from assay.library.run import run as start
 from assay.library.verdict import compare
 from assay.library.worker import AssayWarning, Progress, Ungraded
 from assay.pipeline.doubts import first_failure
 from assay.records.text import counted_noun, visible_line
-from assay.records.trial import Trial
 from assay.records.trial.files import detect_kind
 from assay.stats.rates import rate_interval
 from assay.viewer.bundle import write_bundle

@@ -2,17 +2,16 @@
 
 import datetime
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
-import numpy as np
 
 from assay import __version__, plugins
 from assay.adapters.vendor import known_agent
-from assay.compare.columns import Floats
+from assay.compare.doubts import doubt_sentences
 from assay.compare.ledger import (
     edit_of,
     question_of,
@@ -20,9 +19,9 @@ from assay.compare.ledger import (
     standing,
 )
 from assay.compare.names import Named
-from assay.compare.pairs import align
-from assay.compare.report import CompareOptions, load_runs
+from assay.compare.report import CompareOptions
 from assay.errors import InputError, OutputError
+from assay.library.several_arms import pass_rates, rank_lines
 from assay.pipeline.arms import arm_key
 from assay.pipeline.experiment import ExperimentRequest, differences
 from assay.pipeline.experiment_run import (
@@ -38,21 +37,26 @@ from assay.pipeline.until import UntilAllDecided
 from assay.records.experiment import RESOLVED, VERDICT, Experiment, Standing
 from assay.records.files import replaced_file
 from assay.records.setup import ArmsProof
+from assay.records.signatures import Signatures
 from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun
 from assay.records.trial import REUSED
-from assay.report.experiment import Effort, effort_words, money, sentence, span, verdict_code
+from assay.report.experiment import Effort, effect_lines, money, span
 from assay.report.pull_request import MOST_REGRESSIONS, pull_request_markdown
 from assay.run.turn import Trace
-from assay.stats.factorial import main_effects, two_level_design
-from assay.stats.rates import rate_interval
-from assay.stats.sequential import FEWEST_UNITS, SequentialDecision
+from assay.stats.factorial import estimate_effects, two_level_design
+from assay.stats.noise import JudgeErrors
+from assay.stats.planning import Difficulty, reach_of_design
+from assay.stats.sequential import FEWEST_UNITS
+from assay.stats.verdict import prompts_for_same
 from assay.viewer.bundle import write_bundle
 from assay.viewer.index import Index
 from assay.viewer.overview import OpenRun, overview
 from assay.viewer.regressions import worst_regressions
 
 REPORT, SHORT_REPORT = "report.html", "verdict.md"
+_USUAL = Difficulty(0.5, 0.5)
+"""What is taken for granted before the first trial: half pass, and prompts differ."""
 
 
 class ConductOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,15 +82,14 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison of each arm with the control, as in the report."""
     spent: Effort
     decisions: Decisions
-    margin: float
+    verdicts: list[dict[str, Any]] = []
+    """What was found of each arm, with its sentence, as in the report."""
     instead: list[str] = []
     """What is said in place of a sentence about each arm."""
-    turned: dict[str, str] = {}
-    """Why what was seen of an arm decides nothing although it seems to: losses were unequal."""
     standings: dict[str, Standing] = {}
     """Of each arm, the looks that came before."""
-    unhealthy: dict[str, str] = {}
-    """Why there is no verdict about an arm: its measurement, or the control's, is unhealthy."""
+    judge: tuple[JudgeErrors | None, str] = (None, "")
+    """What is known of the errors of the judge, and what to say of them."""
 
     @property
     def valid(self) -> bool:
@@ -96,37 +99,28 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def codes(self) -> dict[str, str]:
         """The verdict about each arm, as a program reads it."""
-        return {pair["runB"]: self._code(pair) for pair in self.pairs}
+        return {one["runB"]: self._code(one) for one in self.verdicts}
 
-    def _code(self, pair: dict[str, Any]) -> str:
+    def _code(self, verdict: dict[str, Any]) -> str:
         if not self.proof.valid:
             return "invalid"
-        if pair["runB"] in self.unhealthy:
-            return "unhealthy"
-        if pair["runB"] in self.turned:
-            return "not-enough-data"
-        code, standing = verdict_code(pair, self._of(pair)), self.standings.get(pair["runB"])
-        return code if standing is None else standing.code(code)
+        return str(verdict["code"]) if verdict["healthy"] else "unhealthy"
+
+    @property
+    def unhealthy(self) -> dict[str, str]:
+        """Why there is no verdict about an arm: its measurement, or the control's, is unhealthy."""
+        if not self.proof.valid:
+            return {}
+        return {one["runB"]: one["words"] for one in self.verdicts if not one["healthy"]}
 
     @property
     def sentences(self) -> list[str]:
-        said = [
-            sentence(
-                pair,
-                self._of(pair),
-                self.spent,
-                self.margin,
-                unhealthy=self.unhealthy.get(name, ""),
-                turned=self.turned.get(name, ""),
-                standing=self.standings.get(name),
-            )
-            for pair in self.pairs
-            if (name := pair["runB"]) in self.unhealthy or not self.instead
-        ]
-        return said + self.instead
-
-    def _of(self, pair: dict[str, Any]) -> SequentialDecision | None:
-        return self.decisions.get(pair["runB"])
+        shown = [one for one in self.verdicts if not one["healthy"] or not self.instead]
+        errors, words = self.judge
+        if errors is not None and self.instead:
+            words = "these are the judge's verdicts as they are, not corrected for its errors"
+        said = [str(one["words"]) for one in shown]
+        return [*said, *self.instead, *([words] if words else [])]
 
 
 class Conductor:
@@ -138,6 +132,8 @@ class Conductor:
         self.folder = self._run.folder
         self.written: dict[str, Any] = {}
         """What was written as the verdict."""
+        self.doubts: list[str] = []
+        """What puts passes of the arms in doubt."""
 
     @property
     def warnings(self) -> list[str]:
@@ -183,6 +179,7 @@ class Conductor:
         self._check_smoke()
         if not proof.valid:
             return self._conclude(proof, {})
+        self._run.calibration()  # refuses one of another grader before the rest is paid for
         self._say_estimate()
         if self._options.smoke:
             self.smoke_ended(proof)
@@ -260,12 +257,28 @@ class Conductor:
         each = f"{counted_noun(self._run.n_prompts, 'prompt')} x {counted_noun(k, 'trial')}"
         each += f" x {len(self._run.arms)} arms"
         self.say(f"{each} = {len(self._run.specs)} trials, in {self.folder}")
+        self.say(self._reach_words(k))
         is_first = not any(self.folder.parent.glob(f"*/{VERDICT}"))
         if is_first and any(arm.setting.surroundings.own_home for arm in self._run.arms):
             self.say(
                 "Each trial has a HOME of its own with a copy of the agent's login, so that "
                 "nothing passes from one trial to another; --share-home lets them use yours."
             )
+
+    def _reach_words(self, k: int) -> str:
+        """Say before any money is spent what these prompts and trials can show."""
+        n, experiment = self._run.n_prompts, self._experiment
+        margin = experiment.effect if experiment.is_sequential else experiment.margin
+        reach = reach_of_design(n, k, _USUAL)
+        here = f"about {reach.on_these:.2f} on these prompts"
+        shown = f"no difference on prompts like these, and one of {here}"
+        if (general := reach.in_general) is not None:
+            shown = f"a difference of about {general:.2f} on prompts like these, and of {here}"
+        words = f"If half of all trials pass, this run can show {shown} (in 4 of 5 cases)"
+        fewest = prompts_for_same(margin)
+        if fewest is not None and n < fewest:
+            words += f"; that there is none of {margin:g} takes {fewest} prompts or more"
+        return f"{words}."
 
     def _run_trials(
         self, specs: list[TrialSpec], what: str, stop: UntilAllDecided | None = None
@@ -294,6 +307,11 @@ class Conductor:
                 )
         for line in self._run.failures():
             self.say(f"Warning: {line}")
+        for name in self._run.pass_untouched():
+            self.say(
+                f"Warning: the graders pass the template of {name} before any agent has worked "
+                "there, and not that of the control: they may find the treatment itself"
+            )
 
     def _say_estimate(self) -> None:
         """Say what the rest will take; refuse what passes the budget unless somebody agrees."""
@@ -326,7 +344,7 @@ class Conductor:
     def _refuse(self, proof: ArmsProof) -> Findings:
         """End before the first trial, because no trial could make the verdict valid."""
         spent = self._run.effort(self._options.how.jobs)
-        result = Findings(proof=proof, pairs=[], spent=spent, decisions={}, margin=0.0)
+        result = Findings(proof=proof, pairs=[], spent=spent, decisions={})
         self._write_verdict(result)
         with self.open_output(self.folder / SHORT_REPORT) as out:
             out.write(f"{proof.verdict}\n".encode())
@@ -338,23 +356,35 @@ class Conductor:
         spent = self._run.effort(self._options.how.jobs)
         proof = _with_reuse(proof, self._run.guard.report())
         named, standings = [(arm.name, arm.output) for arm in self._run.arms], self._standings()
-        pairs, unhealthy, turned = self._compare_arms(named, proof, decisions, standings)
+        chosen = self._compare_options(named, proof, decisions, standings)
+        sections = self._report_on(named, chosen)
+        pairs, verdicts = (
+            [one for part in sections for one in part[name] if one["runA"] == named[0][0]]
+            for name in ("pairs", "verdict")
+        )
         result = Findings(
             proof=proof,
             pairs=pairs,
-            unhealthy=unhealthy,
-            turned=turned,
+            verdicts=verdicts,
             spent=spent,
             standings=standings,
             decisions=decisions,
-            margin=self._experiment.effect if decisions else self._experiment.margin,
+            judge=self._run.calibration(),
         )
+        unhealthy = {
+            label: "; ".join(health["problems"])
+            for part in sections
+            for label, health in part["health"].items()
+            if not health["healthy"]
+        }
         if self._options.factors:
-            lines = effect_lines(named, self._options.factors, self._experiment.seed)
-            result = msgspec.structs.replace(result, instead=[*lines, effort_words(spent)])
+            effects = next((part["effects"] for part in sections if "effects" in part), None)
+            lines = [effects["words"], *effect_lines(effects["found"])] if effects else []
+            more = effects["more"] if effects else []
+            result = msgspec.structs.replace(result, instead=[*lines, *more])
         elif self._options.leaderboard:
-            lines = rank_lines(named)
-            result = msgspec.structs.replace(result, instead=[*lines, effort_words(spent)])
+            lines = rank_lines(named, unhealthy, self._experiment.seed)
+            result = msgspec.structs.replace(result, instead=lines)
         self._write_verdict(result)
         self.found(result)
         return result
@@ -383,28 +413,46 @@ class Conductor:
             )
         return found
 
-    def _compare_arms(
+    def _compare_options(
         self,
         named: Named,
         proof: ArmsProof,
         decisions: Decisions,
         standings: Mapping[str, Standing],
-    ) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, str]]:
-        """Compare all arms, the control first; write report.html and verdict.md.
-
-        Return the comparison of each arm with the control, as in the report, and why some of these
-        are no verdict: an unhealthy measurement, or unequal losses.
-        """
-        title = self._experiment.name
-        chosen = CompareOptions(
-            margin=self._experiment.margin,
-            seed=self._experiment.seed,
+    ) -> CompareOptions:
+        experiment, factors = self._experiment, self._options.factors
+        reused = {
+            arm.name: sum(REUSED in entry.metadata for entry in arm.entries)
+            for arm in self._run.arms
+        }
+        design = two_level_design(len(factors)) if factors else []
+        return CompareOptions(
+            margin=experiment.margin,
+            seed=experiment.seed,
             proof=proof,
             standings=standings,
             decisions=decisions,
+            effect=experiment.effect if decisions else None,
             unequal=self._run.unequal_losses(),
+            judge_errors=self._run.calibration(),
+            these_prompts=not (self._run.n_reused or any(s.n_tries for s in standings.values())),
+            reused={name: n for name, n in reused.items() if n},
             growing=bool(decisions),
+            arms={
+                label: [name for name, on in zip(factors, row, strict=True) if on]
+                for (label, _), row in zip(named, design, strict=False)
+            },
+            effects=estimate_effects(factors, design, pass_rates(named), seed=experiment.seed)
+            if factors
+            else None,
         )
+
+    def _report_on(self, named: Named, chosen: CompareOptions) -> list[dict[str, Any]]:
+        """Compare all arms, the control first; write report.html and verdict.md.
+
+        Return the sections of the comparison, as the report has them.
+        """
+        title = self._experiment.name
         shown = [OpenRun(label, Index(path, "category", keep=False)) for label, path in named]
         try:
             for run in shown:
@@ -419,17 +467,8 @@ class Conductor:
             for run in shown:
                 run.index.close()
         sections = [group["sections"] for group in page["groups"]]
-        pairs, verdicts = (
-            [one for part in sections for one in part[name] if one["runA"] == named[0][0]]
-            for name in ("pairs", "verdict")
-        )
-        bad = {one["runB"]: one["words"] for one in verdicts if not one["healthy"]}
-        turned = {
-            one["runB"]: chosen.unequal[one["runB"]].words
-            for one in verdicts
-            if one["runB"] in chosen.unequal and one["code"] == "not-enough-data"
-        }
-        return pairs, bad if proof.valid else {}, turned
+        self.doubts = [words for part in sections for words in doubt_sentences(part)]
+        return sections
 
     def _write_resolved(self) -> None:
         """Write what the run is made from; the arms in it are complete."""
@@ -451,6 +490,7 @@ class Conductor:
         except OSError as error:
             msg = f"cannot make {self.folder}: {error.strerror}"
             raise OutputError(msg, hint="choose another folder with -o") from error
+        self._run.begin_signing()
         self._write(RESOLVED, resolved)
 
     def _write_verdict(self, result: Findings) -> None:
@@ -462,6 +502,7 @@ class Conductor:
             "verdicts": result.codes or {arm.name: "invalid" for arm in self._run.arms[1:]},
             "sentences": result.sentences if proof.valid else [proof.verdict],
             "failures": list(self._run.failures()),
+            "doubts": self.doubts,
             "proof": proof,
             "effort": result.spent,
             "reused": self._run.n_reused,
@@ -470,6 +511,7 @@ class Conductor:
             "confirm": self._options.how.confirm,
             "notCovered": self._run.not_covered,
             "regraded": self._run.n_regraded,
+            "judge": {"errors": result.judge[0], "words": result.judge[1]},
             "effect": self._experiment.effect,
             "decisions": result.decisions,
             "pairs": result.pairs,
@@ -479,6 +521,8 @@ class Conductor:
             "inputs": self._run.inputs,
             "madeOf": self._run.made_of,
         }
+        if not proof.valid:
+            self._run.disown()
         self._write(VERDICT, verdict)
         self.written = verdict
 
@@ -486,6 +530,8 @@ class Conductor:
         text = msgspec.json.format(msgspec.json.encode(content), indent=2)
         with self.open_output(self.folder / name) as out:
             out.write(text + b"\n")
+        if (signatures := Signatures.read(self.folder)) is not None:
+            signatures.sign(text + b"\n")
 
 
 def _remedy(cause: str, arm: ExperimentArm) -> str:
@@ -510,46 +556,3 @@ def _with_reuse(proof: ArmsProof, reused: Mapping[str, ReuseReport]) -> ArmsProo
 
 def _decided(decisions: Decisions) -> dict[str, str]:
     return {name: str(one.outcome) for name, one in decisions.items() if one.is_decided}
-
-
-def effect_lines(named: Named, factors: Sequence[str], seed: int) -> list[str]:
-    """Say what each treatment of an ablation does on its own, the largest effect first."""
-    design = two_level_design(len(factors))
-    effects = main_effects(factors, design, _rates(named), seed=seed)
-    n_all = 2 ** len(factors)
-    few = f" of {n_all}" if len(design) < n_all else ""
-    lines = [f"Main effects on the pass rate, from {len(design)}{few} combinations:"]
-    for effect in sorted(effects, key=lambda one: -abs(one.difference or 0.0)):
-        if effect.difference is None or effect.interval is None:
-            lines.append(f"  {effect.name}: not measured in all arms")
-            continue
-        ends = f"({effect.interval.low:+.2f} to {effect.interval.high:+.2f})"
-        chance = "" if effect.adjusted_p is None else f", p {effect.adjusted_p:.3f} (Holm)"
-        lines.append(f"  {effect.name}: {effect.difference:+.2f} {ends}{chance}")
-    return lines
-
-
-def rank_lines(named: Named) -> list[str]:
-    """List the arms by pass rate, each with its interval."""
-    rows = []
-    for run in load_runs(named, "trials", "category", lambda label, path: None):
-        rate, interval = rate_interval(run.n_passed, run.n_measured)
-        ends = f" ({interval.low:.0%} to {interval.high:.0%})" if interval else ""
-        said = "not measured" if rate is None else f"{rate:.0%}{ends}"
-        known = run.cost_usd[~np.isnan(run.cost_usd)]
-        cost = f", ${known.mean():.4f} a trial" if known.size else ""
-        rows.append((-1.0 if rate is None else rate, f"{run.label}: {said}{cost}"))
-    ordered = sorted(rows, key=lambda row: -row[0])
-    return [f"  {place}. {words}" for place, (_, words) in enumerate(ordered, 1)]
-
-
-def _rates(named: Named) -> Floats:
-    """Pass rates: a row for each prompt that any arm has, a column for each arm."""
-    aligned = align(load_runs(named, "trials", "category", lambda label, path: None))
-    rates = np.full(aligned.where.shape, np.nan)
-    for column, run in enumerate(aligned.runs):
-        here = aligned.where[:, column]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            own = run.n_passed / run.n_measured
-        rates[here >= 0, column] = own[here[here >= 0]]
-    return rates

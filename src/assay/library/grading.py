@@ -8,17 +8,19 @@ from typing import Any
 from assay import functions
 from assay.errors import UsageError
 from assay.library.checks import check_values, checked_graders
+from assay.library.reading import Trial
 from assay.library.run import Grader, Run, resolve_grader
 from assay.library.trials import Trials, read, rows_of
+from assay.library.wording import errors_in_python
 from assay.library.worker import Ungraded, compute
 from assay.pipeline.grade import GradeRequest, execute, plan
-from assay.records.trial import Trial
 from assay.records.trial.files import trials_in
 from assay.run.background import Send
 
 _TIMEOUT_S = 60.0
 
 
+@errors_in_python()
 def grade(
     rows: str | PathLike[str] | Trials | Run | Iterable[Trial],
     graders: Iterable[Grader],
@@ -56,7 +58,7 @@ def grade(
         for trial in trials_in(line, trials.source):
             ungraded.add(trial)
     ungraded.say()
-    return Trials([(trials.source, line) for line in lines], trials.source)
+    return Trials([(trials.source, line) for line in lines], trials.source, trials.file)
 
 
 def _grade(

@@ -22,14 +22,15 @@ from assay.library.checks import (
     check_values,
     checked_graders,
 )
-from assay.library.trials import Lines, Trials, trials_to_read
+from assay.library.reading import Trial, trials_to_read
+from assay.library.trials import Lines, Trials
+from assay.library.wording import errors_in_python
 from assay.library.worker import Progress, Reader, execute_request, send_errors
 from assay.pipeline.agents import agent_ref, text_agent
 from assay.pipeline.run import RunRequest
 from assay.plugin import PromptRow
 from assay.records.rows import decode_row, read_lines
 from assay.records.spec import HINT, PluginRef, Prompt, check_prompt
-from assay.records.trial import Trial
 from assay.run.background import Background
 
 type Agent = str | PathLike[str] | Mapping[str, Any] | Callable[..., Any]
@@ -69,6 +70,7 @@ class RunOptions(SharedOptions, total=False):
     """What a run may be told besides prompts, agent, graders, k, jobs and progress."""
 
     rate_per_s: float
+    longest_wait_s: float
     cwd: str | PathLike[str]
     workspace_dir: str | PathLike[str]
     memory_bytes: int
@@ -227,7 +229,7 @@ class Run(RunPlan):
         if self._is_complete:
             return self._kept()
         rows = _TrialIterator(self, *self._start()).rows()
-        return Trials([(self._source, row) for row in rows], self._source)
+        return Trials([(self._source, row) for row in rows], self._source, self._output)
 
     def frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
         """Run to the end, and return all trials as a data frame; see Trials.frame."""
@@ -235,7 +237,7 @@ class Run(RunPlan):
 
     def _kept(self) -> Trials:
         """Return the trials of a run that is over."""
-        return Trials(partial(_lines_of, self._path), self._source)
+        return Trials(partial(_lines_of, self._path), self._source, self._output)
 
 
 class _TrialIterator(Iterator[Trial]):
@@ -272,6 +274,7 @@ class _TrialIterator(Iterator[Trial]):
             return None
 
 
+@errors_in_python()
 def run(
     prompts: Prompts | None = None,
     *,
@@ -299,10 +302,10 @@ def run(
             isolate and workspace_dir) run one after another, unless overlap is True.
         progress: Called with a Progress at the beginning and for each trial.
         options: As on the command line: model, agent_args, mcp, max_turns, timeout_s,
-            trial_timeout_s, stall_s, grader_timeout_s, retries, rate_per_s, max_cost, cwd,
-            workspace_dir, keep_workspaces, workspace_template, isolate, sandbox, container,
-            memory_bytes, cpus, env, filters, limit, benchmark, raw_dir, keep_failed, rerun,
-            regrade, overlap.
+            trial_timeout_s, stall_s, grader_timeout_s, retries, rate_per_s, longest_wait_s,
+            max_cost, cwd, workspace_dir, keep_workspaces, workspace_template, isolate, sandbox,
+            container, memory_bytes, cpus, env, filters, limit, benchmark, raw_dir, keep_failed,
+            rerun, regrade, overlap.
 
     Raises:
         AssayError: While iterating: what is wrong, and in `hint` what to do.

@@ -13,12 +13,17 @@ from typing import Any, Literal, overload
 import msgspec
 from msgspec import UNSET
 
+from assay import stats
 from assay.errors import InputError, OutputError, PluginError
 from assay.export.table import COLUMNS, table_row
 from assay.library.checks import check_values, is_path
+from assay.library.reading import Trial, trials_to_read
+from assay.library.wording import errors_in_python
+from assay.records import trial as records
 from assay.records.files import replaced_file
 from assay.records.rows import Place, decode_row, encode_row, read_lines
-from assay.records.trial import Trial, TrialResult, for_disk, for_reading, to_entry
+from assay.records.text import shortened
+from assay.records.trial import TrialResult, for_disk, to_entry
 from assay.records.trial.files import detect_kind, is_trials_row, trials_in
 
 type Lines = Iterable[tuple[Place, bytes]]
@@ -28,22 +33,21 @@ _SHOWN_COLUMNS = ("id", "trial", "output", "pass", "score", "reasoning", "cause"
 _SHOWN_LETTERS = 100
 
 
-def trials_to_read(line: bytes, place: Place) -> Iterator[Trial]:
-    """Yield the trials of a row as a Python program gets them: what is unknown is None."""
-    return map(for_reading, trials_in(line, place))
-
-
 class Trials:
     """Trials, one after the other. It may be iterated over again and again.
 
     Those of a file are read each time, and are never all in memory.
     """
 
-    def __init__(self, lines: Lines | Callable[[], Lines], source: str) -> None:
+    def __init__(
+        self, lines: Lines | Callable[[], Lines], source: str, file: Path | None = None
+    ) -> None:
         """Made by assay.read, assay.grade and Run.collect. lines are rows as files have them."""
         self._lines = lines
         self.source = source
         """What they are of, in words."""
+        self.file = file
+        """Where they are kept; None if nowhere. A comparison calls them by its name."""
 
     @property
     def lines(self) -> Lines:
@@ -108,7 +112,7 @@ def rows_of(trials: Iterable[Trial]) -> list[bytes]:
     return [_row_of(for_disk(trial)) for trial in trials]
 
 
-def _row_of(trial: Trial) -> bytes:
+def _row_of(trial: records.Trial) -> bytes:
     if trial.entry_number is UNSET:
         return msgspec.json.encode(trial.to_row())
     row = TrialResult(
@@ -144,13 +148,11 @@ def _joined(lines: Lines) -> Iterator[bytes]:
 
 
 def _count(row: TrialResult) -> None:
-    from assay.stats.passk import pass_numbers  # late: numpy
-
     row.trials.sort(key=lambda entry: entry.number)
     row.k = len(row.trials)
     causes = Counter(str(entry.failure.cause) for entry in row.trials if entry.failure)
     row.failures = dict(causes) or UNSET
-    for name, value in pass_numbers(entry.pass_ for entry in row.trials).items():
+    for name, value in stats.passk.pass_numbers(entry.pass_ for entry in row.trials).items():
         setattr(row, name, value)
 
 
@@ -162,8 +164,7 @@ def html_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _cell(value: Any) -> str:
-    text = "" if value is None else str(value)
-    return text if len(text) <= _SHOWN_LETTERS else f"{text[:_SHOWN_LETTERS]}…"
+    return "" if value is None else shortened(str(value), _SHOWN_LETTERS)
 
 
 def _frame_class(library: str | None) -> Any:
@@ -179,6 +180,7 @@ def _frame_class(library: str | None) -> Any:
     raise PluginError(msg, hint=f"pip install {library or 'pandas'}")
 
 
+@errors_in_python()
 def read(path: str | PathLike[str]) -> Trials:
     """Return the trials of a file that assay.run, `assay capture` or `assay trials` wrote.
 
@@ -191,4 +193,4 @@ def read(path: str | PathLike[str]) -> Trials:
     check_values(file=path)
     file = Path(fspath(path))
     detect_kind(file)
-    return Trials(partial(read_lines, file), str(file))
+    return Trials(partial(read_lines, file), str(file), file)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from html import escape
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -15,6 +16,7 @@ from assay.library.checks import check_values, is_path
 from assay.library.grading import trials_given
 from assay.library.run import Run
 from assay.library.trials import Trials, html_table
+from assay.library.wording import errors_in_python
 from assay.records.files import temporary_folder
 from assay.report.comparison import (
     advice_lines,
@@ -25,6 +27,7 @@ from assay.report.comparison import (
     tables,
     verdict_lines,
 )
+from assay.report.sentence import word_verdicts
 from assay.stats.verdict import GateName
 
 type Decision = Literal["better", "worse", "same", "not-worse", "not-enough-data", "unhealthy"]
@@ -141,6 +144,7 @@ def _pairs(sections: dict[str, Any]) -> Iterator[PairVerdict]:
         )
 
 
+@errors_in_python()
 def compare(  # noqa: PLR0913 - the options of the command
     *runs: str | PathLike[str] | Trials | Run,
     margin: float = CompareOptions().margin,
@@ -193,7 +197,7 @@ def compare(  # noqa: PLR0913 - the options of the command
         comparison.judge_at_any_look(margin)
     elif fail_on:
         comparison.judge(fail_on, margin)
-    return Verdict(comparison.sections)
+    return Verdict(word_verdicts(comparison.sections))
 
 
 def _check_runs(runs: tuple[Any, ...]) -> None:
@@ -213,6 +217,8 @@ def _file_of(run: str | PathLike[str] | Trials | Run, number: int, folder: str) 
     """Return the file of a run; trials that are in none are written to one."""
     if isinstance(run, str | PathLike):
         return fspath(run)
-    path = f"{folder}/run-{number}.jsonl"
-    trials_given(run).to(path)
-    return path
+    trials = trials_given(run)
+    path = Path(folder, str(number), trials.file.name if trials.file else f"run-{number}.jsonl")
+    path.parent.mkdir()
+    trials.to(path)
+    return str(path)

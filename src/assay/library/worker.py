@@ -13,15 +13,16 @@ import msgspec
 
 from assay import errors, plugins
 from assay.errors import AssayError, UsageError
-from assay.library.checks import in_python
-from assay.library.trials import trials_to_read
+from assay.library.reading import Trial, trials_to_read
+from assay.library.wording import in_python
 from assay.pipeline.doubts import first_failure
 from assay.pipeline.run import BatchProgress, RunRequest, execute, plan
 from assay.pipeline.steps import Budget
+from assay.records import trial as records
 from assay.records.rows import decode_row, encode_row, read_lines
 from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun
-from assay.records.trial import FinishedTrial, Trial, TrialEntry, TrialResult, to_entry
+from assay.records.trial import FinishedTrial, TrialEntry, TrialResult, to_entry
 from assay.run.background import Background, Send
 
 
@@ -58,7 +59,7 @@ class Ungraded:
         self._n_trials = self._n_broken = 0
         self._first = ""
 
-    def add(self, trial: Trial) -> None:
+    def add(self, trial: records.Trial) -> None:
         self._n_trials += 1
         if trial.grader_failures:
             self._n_broken += 1
@@ -114,7 +115,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def note(text: str) -> bytes:
     """Encode a warning for the program that started the work."""
-    return _encode(_Note(text))
+    return _encode(_Note(in_python(text)))
 
 
 class Reader:
@@ -180,7 +181,8 @@ def send_errors(work: Callable[[Send], object], send: Send) -> None:
             send(_encode(_Result(msgspec.Raw(_encode(value)))))
         send(_encode(_Over()))
     except AssayError as error:
-        send(_encode(_Failed(type(error).__name__, *in_python(error))))
+        words, hint = in_python(error.message), in_python(error.hint)
+        send(_encode(_Failed(type(error).__name__, words, hint)))
     except BaseException as error:  # noqa: BLE001 - the program is told of it
         words = f"the run failed: {type(error).__name__}: {error}"
         send(_encode(_Failed("AssayError", words, traceback.format_exc())))

@@ -12,7 +12,7 @@ import msgspec
 from assay import plugins
 from assay.adapters.prices import price_table
 from assay.errors import InputError
-from assay.records.rows import BOM
+from assay.records.rows import decode_json
 from assay.records.spec import PluginRef, Surroundings
 from assay.records.text import visible_line
 
@@ -85,7 +85,7 @@ def read_mcp(path: Path, data: bytes | None = None) -> dict[str, Any]:
         name = "stdin"
     from assay.adapters.vendor import parse_mcp, with_full_paths  # late: 3 ms, for --mcp alone
 
-    content = read_json(data, name)
+    content = decode_json(name, data)
     parse_mcp(content, str(path))
 
     def beside(word: str) -> str | None:
@@ -93,15 +93,6 @@ def read_mcp(path: Path, data: bytes | None = None) -> dict[str, Any]:
         return None if Path(word).is_absolute() else _file_in(word, path.parent, Path.cwd())
 
     return dict(with_full_paths(content, beside))
-
-
-def read_json(data: bytes, name: str) -> Any:
-    """Decode JSON that a person wrote; name says where it stands."""
-    try:
-        return msgspec.json.decode(data.removeprefix(BOM))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{name}: not JSON: {error}"
-        raise InputError(msg) from error
 
 
 def with_absolute_paths(agent: PluginRef, around: Surroundings) -> PluginRef:

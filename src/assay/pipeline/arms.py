@@ -18,8 +18,10 @@ from assay.pipeline.steps import OnTrialStep, run_all
 from assay.pipeline.trials import TrialRows
 from assay.records.capture import NOT_RECORDED, Identity, identity_differences
 from assay.records.experiment import RESOLVED, VERDICT
-from assay.records.files import replaced_file
+from assay.records.files import read_kept, replaced_file
 from assay.records.rows import UNREADABLE
+from assay.records.setup import CHANGED_FILES
+from assay.records.signatures import Signatures
 from assay.records.spec import PluginRef, TrialSpec, made_from
 from assay.records.trial import REUSED, Trial, decode_finished, decode_trials, encode_finished
 from assay.run.notes import folder_of_row
@@ -174,7 +176,7 @@ def is_invalid(folder: Path) -> bool:
     Those of an unhealthy measurement had not: what was measured of it stays.
     """
     try:
-        found = msgspec.json.decode((folder / VERDICT).read_bytes(), type=_Verdict)
+        found = msgspec.json.decode(read_kept(folder / VERDICT), type=_Verdict)
         return not (found.valid if found.proof is None else found.proof.valid)
     except (OSError, *UNREADABLE):
         return False
@@ -188,9 +190,14 @@ class RunBegin(msgspec.Struct, frozen=True):
 
 
 def begin_of(folder: Path) -> RunBegin:
-    """Read how a run began; of one that does not say it, or is gone, the day is in its name."""
+    """Read how a run began; of one that does not say it, or is gone, the day is in its name.
+
+    What is signed comes first: the rest may have been written by an agent.
+    """
+    signed = Signatures.read(folder)
     with contextlib.suppress(OSError, *UNREADABLE):
-        found = msgspec.json.decode((folder / RESOLVED).read_bytes(), type=RunBegin)
+        data = read_kept(folder / RESOLVED) if signed is None else signed.about
+        found = msgspec.json.decode(data, type=RunBegin)
         if found.began:
             return found
     return RunBegin(folder.name[:_DAY])
@@ -243,6 +250,8 @@ class EarlierTrials:
         self._root, self._own = root, own
         self.refused: set[tuple[str, int]] = set()
         """What is run again all the same, by what it was made from and its number."""
+        self.unsigned: dict[str, int] = {}
+        """How many trials were left out because Assay did not write them, by their folder."""
         self._begins: dict[Path, RunBegin] = {}
 
     def find(self, specs: Iterable[TrialSpec]) -> dict[tuple[str, int], EarlierTrial]:
@@ -255,12 +264,13 @@ class EarlierTrials:
         candidates: dict[tuple[str, int], list[EarlierTrial]] = {}
         least: dict[str, str] = {}
         for file in self._files():
-            for trial in _read_trials(file, {key for key, _ in wanted}):
+            for trial in self._signed(file, {key for key, _ in wanted}):
                 key = made_from(trial.spec_hash or ""), trial.number
                 begin = self._begin(trial, file)
                 if begin.fresh:
                     least[key[0]] = max(least.get(key[0], ""), begin.began)
-                if key in wanted and key not in self.refused and not trial.needs_rerun:
+                is_usable = not trial.needs_rerun and CHANGED_FILES not in (trial.setup or {})
+                if key in wanted and key not in self.refused and is_usable:
                     one = self._candidate(trial, file, wanted[key], begin.began)
                     candidates.setdefault(key, []).append(one)
         found: dict[tuple[str, int], EarlierTrial] = {}
@@ -270,6 +280,20 @@ class EarlierTrials:
             if usable:
                 found[key] = max(usable, key=lambda one: (one.is_graded, one.began))
         return found
+
+    def _signed(self, file: Path, wanted: Collection[str]) -> Iterator[Trial]:
+        """Yield the wanted trials of a file that Assay wrote there; count the others."""
+        signatures = Signatures.read(file.parent)
+        left_out: list[bytes] = []
+
+        def holds(line: bytes) -> bool:
+            is_ours = signatures is not None and signatures.holds(line)
+            left_out.extend([] if is_ours else [line])
+            return is_ours
+
+        yield from _read_trials(file, wanted, holds)
+        if left_out:
+            self.unsigned[str(file.relative_to(self._root))] = len(left_out)
 
     def _begin(self, trial: Trial, file: Path) -> RunBegin:
         """Return how the run began that made a trial; another may have taken it from there."""
@@ -299,7 +323,7 @@ class EarlierTrials:
         """Return when an earlier run came to its verdict, or was last written."""
         folder = self._root / source
         try:
-            return msgspec.json.decode((folder / VERDICT).read_bytes(), type=_Verdict).ended
+            return msgspec.json.decode(read_kept(folder / VERDICT), type=_Verdict).ended
         except (OSError, *UNREADABLE):
             return None
 
@@ -337,25 +361,35 @@ def drop_trials(output: Path, places: Collection[tuple[str, int]]) -> None:
     The earlier runs that they are from still have them.
     """
     kept = [trial for trial in trials_in(output) if (trial.id, trial.number) not in places]
+    signatures = Signatures.read(output.parent)
     with replaced_file(output.with_name(f"{output.name}.partial")) as out:
-        for trial in kept:
-            out.write(encode_finished(trial) + b"\n")
+        for line in map(encode_finished, kept):
+            if signatures is not None:
+                signatures.sign(line)
+            out.write(line + b"\n")
     output.unlink(missing_ok=True)
 
 
-def _read_trials(file: Path, wanted: Collection[str] | None = None) -> Iterator[Trial]:
+def _read_trials(
+    file: Path,
+    wanted: Collection[str] | None = None,
+    holds: Callable[[bytes], bool] = lambda line: True,
+) -> Iterator[Trial]:
     """Yield the trials of a file; a torn line has none.
 
-    With wanted, only those made from one of these: other lines are hardly read.
+    With wanted, only those made from one of these: other lines are hardly read. holds is asked
+    whether such a line may be used.
     """
     view = msgspec.json.Decoder(_RowView)
     try:
-        lines = file.read_bytes().splitlines()
+        lines = read_kept(file).splitlines()
     except OSError:
         return
     for line in lines:
         try:
             if wanted is not None and made_from(view.decode(line).spec_hash) not in wanted:
+                continue
+            if not holds(line):
                 continue
             if file.suffix == ".partial":
                 trials = [decode_finished(line)]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from assay import plugins
-from assay.compare.columns import Ints, expectation_of, task_of
-from assay.compare.pairs import unlike_graders
+from assay.compare.columns import Ints, expectation_of, metadata_of, task_of
+from assay.compare.pairs import read_metadata, unlike_graders
 from assay.compare.runs import Run
 from assay.errors import AssayError
 from assay.pipeline.grade import grade_all
@@ -100,7 +100,7 @@ def find_changes(
     measured = [id_ for id_, n in zip(run.ids, run.n_measured, strict=True) if n]
     found = Changes(
         inputs=changed,
-        expected=_changed(run, run.expectations, specs, _expectation),
+        expected=_expected(run, specs),
         tasks=_changed(run, run.tasks, specs, _task),
         removed=[] if chosen else [id_ for id_ in measured if id_ not in prompts],
     )
@@ -109,6 +109,13 @@ def find_changes(
     if any(prompt.graders or prompt.expect for prompt in prompts.values()):
         graders = ()
     return _compare_graders(found, run, unlike, graders) if unlike else found
+
+
+def _expected(run: Run, specs: Sequence[TrialSpec]) -> list[str]:
+    found = _changed(run, run.expectations, specs, _expectation)
+    if read_metadata(run.graders) or read_metadata(_planned_graders(specs)):
+        found += _changed(run, run.metadata, specs, _metadata)
+    return list(dict.fromkeys(found))
 
 
 def _planned_graders(specs: Sequence[TrialSpec]) -> dict[str, set[str]]:
@@ -133,7 +140,11 @@ def _changed(
 def _expectation(spec: TrialSpec) -> int:
     prompt = our_secrets().mask_record(spec.prompt)
     extra = our_secrets().mask_record(spec.extra)
-    return expectation_of({**extra, "hint": prompt.hint}, prompt.metadata)
+    return expectation_of({**extra, "hint": prompt.hint})
+
+
+def _metadata(spec: TrialSpec) -> int:
+    return metadata_of(our_secrets().mask_record(spec.prompt).metadata)
 
 
 def _task(spec: TrialSpec) -> int:

@@ -64,7 +64,10 @@ characters, no line breaks. Answer with
 class PaidHost(AskingHost):
     """Asks agents from a budget: nothing that the rest of it may not suffice for."""
 
+    hides_env = False  # no hostile text: the user's own agent reads the user's own skill
+
     def __init__(self, budget: Budget) -> None:
+        super().__init__()
         self._budget = budget
         self.known: list[float] = []
         """What questions cost."""

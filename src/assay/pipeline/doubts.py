@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from assay.graders.frozen import CHANGED
 from assay.records.capture import Grade
-from assay.records.text import counted_noun
+from assay.records.text import counted_noun, shortened
 
 _LEAST_TRIALS = 2
 _SHOWN_CHARS = 200
@@ -105,5 +105,4 @@ def same_text(why: str, other: str | None) -> bool:
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}…"
+    return shortened(" ".join(text.split()), _SHOWN_CHARS)

@@ -15,7 +15,7 @@ from assay.errors import InputError
 from assay.records.experiment import Arm, Experiment, ReuseMode
 from assay.records.files import hash_file, hash_folder
 from assay.records.problems import problem_in
-from assay.records.spec import PluginRef
+from assay.records.spec import LONGEST_WAIT_S, PluginRef
 from assay.records.text import LEAST_MEMORY
 
 _TOP = frozenset(Experiment.__struct_encode_fields__)
@@ -311,6 +311,7 @@ class ExperimentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The folder of all experiments."""
     jobs: int = 1
     rate_per_s: float | None = None
+    longest_wait_s: float = LONGEST_WAIT_S
     executor: PluginRef = PluginRef(name="local")
     fresh: bool = False
     """Whether a new line of trials is begun: no earlier one counts."""
@@ -320,6 +321,8 @@ class ExperimentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether all arms are run anew, on prompts held back for it if there are some."""
     keep_workspaces: str = ""
     """failed, all or none."""
+    judge: Path | None = None
+    """What is known of the errors of the judge that grades; see find_calibration."""
 
 
 def with_treatment(
@@ -361,7 +364,8 @@ def with_factors(
     arms: dict[str, Arm] = {}
     for number, row in enumerate(design):
         chosen = [one for one, is_on in zip(treatments, row, strict=True) if is_on]
-        arms[f"arm-{number}" if chosen else "control"] = _arm_with(chosen)
+        name = arm_name(chosen) or "control"
+        arms[f"{name[:50]}-{number}" if name in arms else name] = _arm_with(chosen)
     return _experiment(common, arms, {"name": "ablation", **rest})
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from assay import plugins
+from assay.compare.calibration import find_calibration
 from assay.compare.report import UnequalLosses
 from assay.errors import InputError
 from assay.pipeline.arms import (
@@ -29,6 +31,7 @@ from assay.pipeline.experiment import (
     hash_inputs,
     hash_path,
 )
+from assay.pipeline.grading import ask_graders
 from assay.pipeline.identity import identity_in
 from assay.pipeline.made_of import (
     DEFAULT_K,
@@ -52,20 +55,25 @@ from assay.pipeline.run import (
     open_rows,
     place,
 )
-from assay.pipeline.stages import CaptureTrial
+from assay.pipeline.stages import AskingHost, CaptureTrial
 from assay.pipeline.steps import StopRule
 from assay.pipeline.until import Earlier, UntilDecided, is_lost
 from assay.plugin import PromptRow
+from assay.plugin import Trial as TrialForGraders
 from assay.records.capture import Identity
 from assay.records.experiment import VERDICT, Arm, Experiment
-from assay.records.files import short_hash
+from assay.records.files import copy_folder, read_kept, short_hash, temporary_folder
 from assay.records.setup import ArmsProof
+from assay.records.signatures import Signatures, unsigned, user_key
 from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun
 from assay.records.trial import REUSED, Trial
 from assay.report.experiment import Effort
+from assay.run.treatment import without_treatment
 from assay.run.turn import Trace
-from assay.stats.sequential import SequentialDecision, decide_effect
+from assay.run.workspace import start_of
+from assay.stats.noise import JudgeErrors
+from assay.stats.sequential import SequentialDecision, decide_effect, judged_look
 from assay.stats.significance import losses_differ
 
 _UNEQUAL = 0.02
@@ -101,13 +109,15 @@ class ExperimentArm(msgspec.Struct, frozen=True, kw_only=True):
     def identities_after(self) -> dict[str, Identity]:
         """Of prompts that put files into the workspace, or run a set-up there: what was there.
 
-        It is read from the workspaces that trials have left.
+        Of trials of this run only, as it was before their agents began: what an agent does to its
+        treatment is its behaviour.
         """
         found: dict[str, Identity] = {}
+        done = {(one.id, one.number) for one in self.entries if not _is_reused(one)}
         for spec in self.specs:
-            prompt, around = spec.prompt, spec.surroundings
-            place = Path(around.workspace_dir or "", spec.folder)
-            if not (prompt.files or prompt.setup) or prompt.id in found or not place.is_dir():
+            prompt, around, place = spec.prompt, spec.surroundings, start_of(spec)
+            is_known = prompt.id in found or (prompt.id, spec.number) not in done
+            if not (prompt.files or prompt.setup) or is_known or not place.is_dir():
                 continue
             if spec.identity is not None:
                 found[prompt.id] = identity_in(spec.identity, spec.agent, around, place)
@@ -153,12 +163,13 @@ class ExperimentRun:
         """scratch is an empty folder, where the templates of the arms are made."""
         self._began_s = time.monotonic()
         experiment = confirming(experiment) if how.confirm else experiment
-        self._experiment = experiment
+        self._experiment, self._judge = experiment, how.judge
         # Before anything is read: an edit from now on makes the verdict stale, never wrong.
         self.inputs = hash_inputs(experiment)
         rows = read_rows(experiment, confirm=how.confirm)
         self.inputs |= files_named_by(rows, Path(experiment.prompts or "").parent)
         pace = {"jobs": how.jobs, "rate_per_s": how.rate_per_s, "executor": how.executor}
+        pace["longest_wait_s"] = how.longest_wait_s
         kept = {"keep_workspaces": how.keep_workspaces}
         prepared = prepare_arms(experiment, rows, scratch, **pace, **kept)
         _check_graded(experiment, next(iter(prepared.values())))
@@ -169,6 +180,7 @@ class ExperimentRun:
         now = datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="microseconds")
         self.begin = begin_of(self.folder) if self.folder.exists() else RunBegin(now, how.fresh)
         self.arms = [self._placed(name, arm) for name, arm in prepared.items()]
+        _refuse_unsigned([arm.output for arm in self.arms])
         self.by_key = {arm.planned.run_token: arm for arm in self.arms}
         specs = interleave([arm.specs for arm in self.arms], experiment.seed)
         check_startable(specs, how.jobs, here=how.executor.name == "local")
@@ -233,11 +245,16 @@ class ExperimentRun:
 
     def rule(self, key: str) -> UntilDecided:
         """Return the rule that compares one arm with the control and says when it is decided."""
+        errors, _ = self.calibration()
 
         def decide(seen: Any, extremes: Any, is_last: bool) -> SequentialDecision:
             effect, n_judged = self._experiment.effect, len(self.arms) - 1
             return decide_effect(
-                seen, effect=effect, is_last=is_last, extremes=extremes, n_judged=n_judged
+                judged_look(seen, errors, effect),
+                effect=effect,
+                is_last=is_last,
+                extremes=extremes and extremes.with_noise((), errors),
+                n_judged=n_judged,
             )
 
         def earlier() -> Iterator[Earlier]:
@@ -252,18 +269,45 @@ class ExperimentRun:
         specs = [spec for spec in self.specs if arm_key(spec) in own]
         return UntilDecided(decide, earlier=earlier, arm_of=arm_of, plan=specs, order=None)
 
+    def begin_signing(self) -> None:
+        """Sign what is written into the folder of the run from now on."""
+        if Signatures.read(self.folder) is None:
+            Signatures.begin(self.folder, msgspec.json.encode(self.begin).decode())
+
+    def disown(self) -> None:
+        """Let no later run use the trials: they had another set-up than asked for."""
+        if Signatures.read(self.folder) is not None:
+            Signatures.begin(self.folder, msgspec.json.encode(self.begin).decode())
+
+    def calibration(self) -> tuple[JudgeErrors | None, str]:
+        """Return what is known of the errors of the judge of the trials so far; see --judge."""
+        versions = {
+            f"{name}:{grade.version or 'unknown'}"
+            for arm in self.arms
+            for entry in arm.entries
+            for name, grade in (entry.grades or {}).items()
+        }
+        beside = Path(self._experiment.prompts or "").parent
+        return find_calibration(versions, [self.folder, beside], self._judge)
+
     def decided_earlier(self) -> Decisions:
         """Return what was decided before: a second look at the same trials must not change it."""
         if not self._experiment.is_sequential:
             return {}
         kind = dict[str, SequentialDecision]
         try:
-            known = msgspec.json.decode((self.folder / VERDICT).read_bytes())
+            data = read_kept(self.folder / VERDICT)
+            signatures = Signatures.read(self.folder)
+            if signatures is None or not signatures.holds(data):  # the trials decide it again
+                return {}
+            known = msgspec.json.decode(data)
             found = msgspec.convert(known.get("decisions", {}), kind)
         except (OSError, msgspec.MsgspecError):
             return {}
         # Of an unhealthy measurement nothing is decided: trials that were not measured run again.
         same = known.get("effect") == self._experiment.effect and known.get("valid", True)
+        judge = (known.get("judge") or {}).get("errors")
+        same = same and judge == msgspec.to_builtins(self.calibration()[0])
         return found if found and same and all(d.is_decided for d in found.values()) else {}
 
     def budget_left(self) -> float | None:
@@ -279,6 +323,11 @@ class ExperimentRun:
         """Return what a trial of unknown cost counts as: the highest cost, or an even share."""
         known = [cost for cost in map(_spent, self._own_entries) if cost is not None]
         return max(known, default=budget / len(self.specs))
+
+    @property
+    def unsigned(self) -> dict[str, int]:
+        """Rows of earlier runs that are not used because nobody knows who wrote them, by file."""
+        return self.earlier.unsigned if self.earlier is not None else {}
 
     @property
     def n_reused(self) -> dict[str, int]:
@@ -340,6 +389,16 @@ class ExperimentRun:
                 n = f"{len(failed)} of {counted_noun(len(entries), 'trial')}"
                 yield f"{n} of {arm.name} failed ({common})"
 
+    def pass_untouched(self) -> Iterator[str]:
+        """Name arms in whose template the graders find what they look for before an agent worked.
+
+        Where the control's does not have it, the difference may be the template itself.
+        """
+        control, *others = self.arms
+        others = [arm for arm in others if arm.arm.template != control.arm.template]
+        if others and not _passes_untouched(control):
+            yield from (arm.name for arm in others if _passes_untouched(arm))
+
     def effort(self, workers: int) -> Effort:
         """Return what the run has taken so far."""
         entries = [entry for arm in self.arms for entry in arm.entries]
@@ -379,6 +438,19 @@ def _spent(entry: Trial) -> float | None:
 
 def _is_reused(entry: Trial) -> bool:
     return REUSED in entry.metadata
+
+
+def _refuse_unsigned(outputs: Sequence[Path]) -> None:
+    """Refuse to continue a run with rows that somebody else put there."""
+    if user_key(make=True) is None:  # none can be kept here, so that nothing is signed
+        return
+    signatures = Signatures.read(outputs[0].parent)
+    for output in outputs:
+        for file in (output, output.with_name(f"{output.name}.partial")):
+            if n := unsigned(file, signatures):
+                msg = f"{file} has {counted_noun(n, 'row')} that Assay did not sign here"
+                hint = "an agent may have changed them: --fresh begins a new run without them"
+                raise InputError(msg, hint=hint)
 
 
 def files_named_by(rows: Sequence[PromptRow], folder: Path) -> dict[str, str]:
@@ -437,7 +509,25 @@ def _bodies(arm: PreparedRun) -> dict[str, str]:
 def _earlier_seconds(folder: Path) -> float:
     """How long it took to come to the verdict that is there; nothing if there is none."""
     try:
-        known = msgspec.json.decode((folder / VERDICT).read_bytes())
+        known = msgspec.json.decode(read_kept(folder / VERDICT))
         return float(known["effort"]["seconds"])
     except (OSError, msgspec.MsgspecError, KeyError, TypeError, ValueError):
         return 0.0
+
+
+def _passes_untouched(arm: ExperimentArm) -> bool:
+    """Whether the graders pass a trial of the first prompt that has no answer and did nothing."""
+    spec, template = arm.specs[0], arm.planned.template
+    graders = [plugins.grader(ref) for ref in (*arm.planned.graders, *spec.graders)]
+    if template is None or not graders or any(grader.asks is not None for grader in graders):
+        return False
+    with temporary_folder("assay-untouched-") as place:
+        folder = f"{place}/workspace"
+        copy_folder(str(template), folder)
+        trial = TrialForGraders(
+            input=spec.prompt.input, output="", hint=spec.prompt.hint, cwd=folder,
+            metadata=spec.prompt.metadata, row={"cwd": folder},
+        )  # fmt: skip
+        with without_treatment(folder, spec.surroundings.added):
+            (verdict,) = ask_graders(graders, [trial], AskingHost())
+    return verdict.score is not None and verdict.score.pass_

@@ -19,7 +19,7 @@ from assay.pipeline.made_of import (
 )
 from assay.records.capture import IDENTITY_WORDS
 from assay.records.experiment import RESOLVED, VERDICT, EditLook, Experiment
-from assay.records.files import temporary_folder
+from assay.records.files import read_kept, temporary_folder
 from assay.records.rows import UNREADABLE, explain
 from assay.records.spec import PluginRef
 
@@ -65,7 +65,7 @@ def experiment_status(folder: Path) -> ExperimentStatus:
         return ExperimentStatus(folder.name, "no verdict", "no run of it has ended", NOT_JUDGED)
     run = found[-1].parent
     try:
-        verdict = msgspec.json.decode(found[-1].read_bytes(), type=_Verdict)
+        verdict = msgspec.json.decode(read_kept(found[-1]), type=_Verdict)
     except UNREADABLE as error:
         words = f"{found[-1]}: {explain(error, _Verdict)}; run the experiment again"
         return ExperimentStatus(folder.name, "unreadable", words, NOT_JUDGED)
@@ -85,7 +85,7 @@ def experiment_status(folder: Path) -> ExperimentStatus:
 def _ended(path: Path) -> tuple[str, float]:
     """When a verdict was made. In a clone all files are of the same time."""
     try:
-        known = msgspec.json.decode(path.read_bytes(), type=_End).ended
+        known = msgspec.json.decode(read_kept(path), type=_End).ended
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         known = ""
     return known, path.stat().st_mtime
@@ -102,7 +102,7 @@ def _changes(verdict: _Verdict, run: Path) -> list[str]:
             return [f"{verdict.file} describes another experiment than was run"]
         if verdict.made_of is None:
             return [*_changed_files(verdict)] or [_OLD]
-        resolved = msgspec.json.decode((run / RESOLVED).read_bytes(), type=_Resolved)
+        resolved = msgspec.json.decode(read_kept(run / RESOLVED), type=_Resolved)
         now = made_of_now(resolved.experiment, confirm=verdict.confirm)
     except (OSError, *UNREADABLE):
         return [f"{run / RESOLVED} cannot be read"]

@@ -1,13 +1,28 @@
 """Read a recording into a capture. Can be run again, years later, without the agent."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
+from assay.adapters.prices import estimate_cost
 from assay.pipeline.limiter import with_pause
 from assay.plugin import Adapter, Reading
-from assay.records.capture import AnyStep, Cause, Failure, Message, Plan, Thought, Timing, ToolCall
+from assay.records.capture import (
+    AGENT_ONLY,
+    GATEWAY,
+    MOST_USD,
+    AnyStep,
+    Cause,
+    Failure,
+    Message,
+    Plan,
+    Thought,
+    Timing,
+    ToolCall,
+    Usage,
+)
 from assay.records.recording import RawOutput, Recording, TurnEnd
 from assay.records.spec import Prompt
 from assay.records.trial import ENDED_EARLY, Trial
@@ -16,8 +31,9 @@ from assay.records.trial import ENDED_EARLY, Trial
 def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Trial:
     """Make the row of one trial, not graded yet."""
     reading = adapter.read(recording)
+    usage, doubts = believed_usage(reading, max(1, len(recording.turns)))
     failure = failure_of(recording, reading)
-    if failure is not None:
+    if failure is not None and not failure.reported_by:
         failure = with_pause(failure, recording.stderr)
     never_started = recording.failure is not None and not recording.turns
     timed_out = any(turn.end.timed_out for turn in recording.turns[-1:])
@@ -28,15 +44,15 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Trial:
         hint=prompt.hint or UNSET,
         trajectory=reading.steps,
         metadata=_metadata(prompt, recording, reading, adapter.name),
-        timing=_timing(recording, reading),
+        timing=_timing(recording, reading, usage),
         tool_errors=has_tool_errors(reading.steps) or timed_out or recording.failure is not None,
         errors=[failure.message] if never_started and failure else UNSET,
-        usage=reading.usage or UNSET,
+        usage=usage or UNSET,
         failure=failure or UNSET,
         agent=reading.agent or UNSET,
         session_id=reading.session_id or UNSET,
         events=UNSET if never_started else reading.events,
-        turn_usage=reading.turn_usage or UNSET,
+        turn_usage=[_possible(one, 1) for one in reading.turn_usage] or UNSET,
         setup=reading.setup or UNSET,
         permission_denials=reading.permission_denials or UNSET,
         provider_retries=reading.provider_retries or UNSET,
@@ -45,8 +61,67 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Trial:
         raw=recording.raw or UNSET,
         cwd=recording.cwd or UNSET,
         changes=recording.changes or UNSET,
-        warnings=[*recording.warnings, *reading.warnings] or UNSET,
+        warnings=[*recording.warnings, *reading.warnings, *doubts] or UNSET,
     )
+
+
+def believed_usage(reading: Reading, n_calls: int) -> tuple[Usage | None, Sequence[str]]:
+    """Return the usage as far as it can be true, and what is to be said about it."""
+    if reading.usage is None:
+        return None, ()
+    usage, doubts = _believed_cost(reading, _possible(reading.usage, n_calls))
+    if any(getattr(usage, name) != getattr(reading.usage, name) for name in _TOKENS):
+        what = "negative, or more than a million millions"
+        doubts = (*doubts, f"the agent's number of tokens cannot be true ({what}) and is unknown")
+    return usage, doubts
+
+
+_TOKENS = tuple(name for name in Usage.__struct_fields__ if name.endswith("_tokens"))
+_MOST_TOKENS = 10**12
+
+
+def _believed_cost(reading: Reading, usage: Usage) -> tuple[Usage, Sequence[str]]:
+    if reading.usage is None or reading.usage.cost_usd is UNSET:
+        return usage, ()
+    estimates = [cost for cost in _estimates(reading) if cost >= 0]
+    by_tokens = f"; by its tokens it is about ${estimates[0]:.4f}" if estimates else ""
+    if usage.cost_usd is UNSET:
+        what = "negative, not finite or more than $1,000 for a call"
+        return usage, (f"the agent's cost cannot be true ({what}) and is unknown{by_tokens}",)
+    known = usage.cost_usd or 0.0
+    is_low = estimates and known * _MOST_APART < min(estimates)
+    if is_low or (estimates and known > max(estimates) * _MOST_APART):
+        usage = msgspec.structs.replace(usage, estimated_usd=estimates[0])
+        return usage, (f"the agent reports a cost of ${known:.4f}{by_tokens}",)
+    return usage, ()
+
+
+_MOST_APART = 2
+"""How many times as much one of two costs may be, before it is said that they disagree."""
+
+
+def _possible(usage: Usage, n_calls: int) -> Usage:
+    impossible = [
+        name
+        for name in _TOKENS
+        if isinstance(n := getattr(usage, name), int | float) and not 0 <= n <= _MOST_TOKENS
+    ]
+    usage = msgspec.structs.replace(usage, estimated_usd=UNSET, **dict.fromkeys(impossible, UNSET))
+    if usage.cost_usd is UNSET or 0 <= usage.cost_usd <= MOST_USD * n_calls:
+        return usage
+    return msgspec.structs.replace(usage, cost_usd=UNSET, cost_source=UNSET)
+
+
+def _estimates(reading: Reading) -> list[float]:
+    """Return what the tokens may have cost: input may or may not include what was cached."""
+    usage, agent = reading.usage, reading.agent
+    if usage is None or usage.cost_source != "reported":
+        return []
+    if usage.estimated_usd is not UNSET:
+        return [usage.estimated_usd] if usage.estimated_usd >= 0 else []
+    model = agent.model or None if agent is not None else None
+    both = (estimate_cost(model, usage, input_includes_cache=cached) for cached in (False, True))
+    return [cost for cost in both if cost is not None]
 
 
 def has_tool_errors(steps: list[AnyStep]) -> bool:
@@ -95,8 +170,7 @@ def _metadata(prompt: Prompt, recording: Recording, reading: Reading, agent: str
     return metadata
 
 
-def _timing(recording: Recording, reading: Reading) -> Timing:
-    usage = reading.usage
+def _timing(recording: Recording, reading: Reading, usage: Usage | None) -> Timing:
     first = recording.turns[0].end if recording.turns else None
     return Timing(
         start=recording.start_ms,
@@ -126,7 +200,10 @@ def _agents_failure(recording: Recording, reading: Reading) -> Failure | None:
     if recording.failure is not None:
         return recording.failure
     if not recording.turns or recording.unsplit:
-        return reading.failure
+        reported = reading.failure
+        if reported is None or reported.cause.measures_agent:
+            return reported
+        return checked_excuse(with_pause(reported, recording.stderr), {})
     end = recording.turns[-1].end
     if end.settled:  # what came after the step that settled it is our doing, and not wanted
         return None
@@ -134,10 +211,49 @@ def _agents_failure(recording: Recording, reading: Reading) -> Failure | None:
         message = "killed for memory: it used more than --memory allows"
         answered = reading.events.terminal
         return Failure(cause=Cause.AGENT_LIMIT, message=message, answered=answered)
-    cut = _cut_short(end)
-    if cut is not None and not (reading.failure and _explains(reading.failure, cut)):
+    cut, reported = _cut_short(end), reading.failure
+    if reported is not None and not reported.cause.measures_agent:
+        reported = checked_excuse(with_pause(reported, recording.stderr), end.gateway)
+    if cut is not None and not (reported and _explains(reported, cut)):
         return cut
-    return reading.failure or _unclean(end, recording, reading)
+    return reported or _unclean(end, recording, reading)
+
+
+def checked_excuse(reported: Failure, seen: dict[str, Any]) -> Failure:
+    """Compare what an agent reports, and what would not be its fault, with what a gateway saw.
+
+    An agent can say anything, so without a gateway there is only its word. With one, an error that
+    no answer of a provider showed is the agent's own. Answers such as 400 or 401 an agent can
+    provoke: they contradict nothing and confirm nothing.
+    """
+    if not seen:
+        return msgspec.structs.replace(reported, reported_by=AGENT_ONLY)
+    errors = [name for name in seen.get("answers", {}) if name >= "400"]
+    last = str(seen.get("last", ""))
+    of_provider = reported.cause in (Cause.PROVIDER, Cause.AUTH)
+    unclear = any(seen.get(name) for name in _UNCLEAR)
+    if not seen.get("answers"):
+        # Without a key, or by way of a proxy that it does not know, an agent may never ask.
+        unclear |= reported.cause is Cause.AUTH or bool(seen.get("proxied"))
+    if not errors and of_provider and not unclear:
+        what = f"the gateway did not see ({_saw(seen)}): {reported.message}"
+        return Failure(cause=Cause.AGENT_CRASH, message=f"it reports a failure that {what}")
+    confirmed = of_provider and (last in _CONFIRMING or last.startswith("5"))
+    pause_ms = reported.retry_after_ms
+    if not seen.get("opaque") and not _REFUSALS & {*errors}:
+        pause_ms = None
+    by = GATEWAY if confirmed else AGENT_ONLY
+    return msgspec.structs.replace(reported, reported_by=by, retry_after_ms=pause_ms)
+
+
+_UNCLEAR = ("opaque", "failed", "dropped", "refused")
+_CONFIRMING = frozenset({"failed", "408", "429"})
+_REFUSALS = frozenset({"429", "503", "529"})
+
+
+def _saw(seen: dict[str, Any]) -> str:
+    answers = ", ".join(f"{n} of status {name}" for name, n in seen.get("answers", {}).items())
+    return answers or "no answer at all"
 
 
 def _explains(failure: Failure, cut: Failure) -> bool:
@@ -170,7 +286,7 @@ def _unclean(end: TurnEnd, recording: Recording, reading: Reading) -> Failure | 
         return _crash(how, recording.stderr, answered=answered)
     if not answered and reading.events.oversized:
         return Failure(
-            cause=Cause.HARNESS,
+            cause=Cause.AGENT_LIMIT,  # the agent wrote it: it does not take itself out of the count
             message="a line was too long to be read and no terminal event came after; see raw",
         )
     if not answered and reading.terminal_required:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from assay.compare.anchors import find_anchor
 from assay.compare.builds import Builds, read_builds
@@ -38,7 +39,8 @@ from assay.stats.significance import chance_of_drop
 _CODES = {"pass": 0, "fail": 3}
 _UNDECIDED = NotJudged.exit_code
 _LEAST_SHARE = 0.5
-"""Of the margin: a larger loss on all prompts takes back a pass that the first of them showed."""
+"""Of the margin: a larger loss on all prompts takes back a pass that the first of them showed, and
+one since the anchor stops a branch."""
 _BY_CHANCE = 0.05
 
 
@@ -129,6 +131,10 @@ class TrialsGate:
                 side.stopper.add(spec, result)
         return not self._is_waived and self._is_over()
 
+    def needs(self, spec: TrialSpec) -> bool:
+        """Whether a trial has to be started: all of them, until it is decided."""
+        return True
+
     def is_over(self) -> bool:
         """Whether no further trial is needed; the last look is taken if none is left."""
         self.finish()
@@ -198,7 +204,7 @@ class TrialsGate:
             return "undecided", NOT_ALIKE + "; ".join(found)
         if self._anchor is None:
             return outcome, words
-        second = self._anchor.stopper.decision
+        second = settled_anchor(self._anchor.stopper.decision, self._request.margin)
         words += f"; against the anchor {self._anchor.run.label}: {second.outcome} ({second.words})"
         both = (outcome, str(second.outcome))
         order = ("fail", "undecided", "go-on", "pass")
@@ -207,7 +213,7 @@ class TrialsGate:
     def _keep(self, outcome: str, words: str, fresh: Run) -> None:
         first, anchor = self._first, None
         if self._anchor is not None:
-            found = self._anchor.stopper.decision
+            found = settled_anchor(self._anchor.stopper.decision, self._request.margin)
             anchor = AnchorDecision(
                 name=self._anchor.run.label,
                 outcome=str(found.outcome),
@@ -288,6 +294,22 @@ class TrialsGate:
             told = "; ".join(changes.words)
             self._note(f"changed since the anchor {side.run.label} was made: {told}")
         self._anchor = side
+
+
+def settled_anchor(decision: SequentialDecision, margin: float) -> SequentialDecision:
+    """Return what the second gate says when no trial is left.
+
+    The first gate has ruled out that this branch loses the margin. The second is there for losses
+    that add up: one that it cannot rule out stops a branch only if more than half of the margin is
+    seen. Otherwise it would stop many branches that change nothing.
+    """
+    seen = decision.difference
+    if decision.outcome != "undecided" or decision.n_unmeasured or seen is UNSET:
+        return decision
+    if seen <= -_LEAST_SHARE * margin:
+        return decision
+    words = f"{decision.words}, but less than half of it is seen: {seen:+.3f}"
+    return msgspec.structs.replace(decision, outcome="pass", words=words)
 
 
 class _Side:

@@ -27,7 +27,7 @@ from assay.pipeline.sink import Sink, Write, open_sink
 from assay.pipeline.stages import AskingHost, prepare_graders
 from assay.records.journal import Mode, measured_kind, raw_folder
 from assay.records.rows import Place, decode_line, open_rows, read_lines
-from assay.records.spec import PluginRef
+from assay.records.spec import LONGEST_WAIT_S, PluginRef
 from assay.records.trial.files import entries_of
 from assay.records.trial.views import AnyIdView
 from assay.run.process import start_over, stop_all
@@ -71,6 +71,8 @@ class GradeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """How many rows are graded at once."""
     rate_per_s: float | None = None
     """Most questions that judges put to one provider and model in a second."""
+    longest_wait_s: float = LONGEST_WAIT_S
+    """As in RunRequest."""
     executor: PluginRef = PluginRef(name="local")
     env_names: Sequence[str] = ()
     """Variables that graders on other machines get."""
@@ -196,6 +198,7 @@ def execute[T](
     request, progress = grading.request, progress or GradeProgress()
     limiter = AskingHost.limiter
     limiter.interval_s = 1 / request.rate_per_s if request.rate_per_s else 0.0
+    limiter.longest_s = request.longest_wait_s
     limiter.on_wait = progress.waiting
     with open_sink(request.output, grading.mode, guarded=False, write=write) as sink:
         if request.mode == "resume" and request.output is not None:

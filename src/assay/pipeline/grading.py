@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from assay import plugins
+from assay import plugins, stats
 from assay.errors import AssayError, InputError
 from assay.plugin import Grader, Host, Trial
 from assay.records.capture import Failure, Grade, Identity
@@ -435,10 +435,8 @@ class _TrialsRow:
 
     def graded(self) -> GradedRow:
         """Return the row with its pass rates made again."""
-        from assay.stats.passk import pass_numbers  # late: numpy
-
         scores = [verdict.score for verdict in self._verdicts]
-        numbers = PassNumbers(**pass_numbers(s.pass_ if s else UNSET for s in scores))
+        numbers = PassNumbers(**stats.passk.pass_numbers(s.pass_ if s else UNSET for s in scores))
         new = _PIECES.decode(_encode(numbers))
         row: dict[str, Any] = {
             k: v for k, v in self._row.items() if k not in PASS_FIELDS or k in new

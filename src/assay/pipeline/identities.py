@@ -14,6 +14,7 @@ from assay.pipeline.experiment_status import made_of_now
 from assay.pipeline.made_of import MadeOf, changes
 from assay.records.capture import NOT_RECORDED, Identity
 from assay.records.experiment import RESOLVED, VERDICT
+from assay.records.files import read_kept
 from assay.records.rows import UNREADABLE, explain
 from assay.records.trial.files import detect_kind
 
@@ -70,10 +71,10 @@ def _described_run(folder: Path) -> Described:
     path = folder / RESOLVED
     try:
         if (folder / VERDICT).is_file():
-            known = msgspec.json.decode((folder / VERDICT).read_bytes(), type=_Verdict).made_of
+            known = msgspec.json.decode(read_kept(folder / VERDICT), type=_Verdict).made_of
             if known is not None:
                 return Described(path=folder, made_of=known)
-        arms = msgspec.json.decode(path.read_bytes(), type=_Resolved).arms
+        arms = msgspec.json.decode(read_kept(path), type=_Resolved).arms
     except UNREADABLE as error:
         msg = f"{path}: {explain(error, _Resolved)}"
         raise InputError(msg) from error

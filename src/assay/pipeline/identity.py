@@ -20,6 +20,7 @@ from assay.plugin import Ask, Command, Machine
 from assay.records.capture import COVERS, Identity
 from assay.records.files import hash_file, hash_folder, short_hash
 from assay.records.spec import Limits, PluginRef, Surroundings
+from assay.run.confinement import uses_landlock
 from assay.run.host import LocalHost
 from assay.run.process import is_program, program_places
 from assay.run.workspace import AGENT_FILES
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 2000
 """Of one folder that the agent reads; what is beyond counts by name and size only."""
-_LARGE = 4 * 1024 * 1024
-"""Programs beyond this size are told apart by their version or their time stamp."""
 _SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".rb", ".pl", ".php"})
 _VERSION = r"\d+\.\d+(?:\.\d+)*(?:[-+.\w]*)?"
 _VERSION_S = 20.0
 _PACKAGE_DEPTH = 4
+_MOST_IMPORTS = 100
+"""Files that one file of instructions may take in."""
 _SKILL = "SKILL.md"
 
 
@@ -104,14 +105,19 @@ def identity_of_setup(identity: Identity, setup: str, folder: Path) -> Identity:
     loader = Loader(folder, os.environ)
     loader.shell_line(setup, folder)
     found = loader.found()
-    made_of = msgspec.json.encode((setup, found.files, found.packages), order="sorted")
-    return msgspec.structs.replace(identity, setup=short_hash(made_of))
+    read = {name: os.environ[name] for name in found.variables if name in os.environ}
+    variables, _ = chosen_variables(read, read=read)
+    made_of = (setup, found.files, found.packages, *([variables] if variables else ()))
+    encoded = msgspec.json.encode(made_of, order="sorted")
+    return msgspec.structs.replace(identity, setup=short_hash(encoded))
 
 
 def _isolation(around: Surroundings) -> str:
     if around.container:
         return f"container {around.container}"
     if around.sandbox:
+        if uses_landlock(around):
+            return "landlock"
         return "sandbox" if around.sandbox == "network" else f"sandbox {around.sandbox}"
     if around.isolate:
         return "isolate"
@@ -164,6 +170,23 @@ def _add(found: dict[str, Path], folder: Path, names: Iterable[str], prefix: str
                 found[f"{prefix}{file.relative_to(folder)}"] = file
         elif path.is_file():
             found[f"{prefix}{name}"] = path
+            for imported in _imported_by(path):
+                found.setdefault(f"{prefix}{os.path.relpath(imported, folder)}", imported)
+
+
+def _imported_by(file: Path) -> Iterator[Path]:
+    """Yield the files that instructions take in by @name, and those that these take in."""
+    left, done = [file], {file.resolve()}
+    while left and file.suffix == ".md" and len(done) < _MOST_IMPORTS:
+        one = left.pop()
+        with contextlib.suppress(OSError, RuntimeError):  # the latter for a HOME that is not there
+            text = one.read_bytes().decode("utf-8", "replace")
+            for name in re.findall(r"(?m)(?:^|(?<=\s))@([\w~./+-]*\w)", text):
+                path = one.parent / Path(name).expanduser()
+                if path.is_file() and path.resolve() not in done:
+                    done.add(path.resolve())
+                    left.append(path)
+                    yield path
 
 
 def _files(folder: Path) -> list[Path]:
@@ -267,7 +290,7 @@ def program_version(agent: PluginRef, around: Surroundings, machine: Machine) ->
     scripts = [Path(around.cwd, word) for word in words if Path(word).suffix in _SCRIPTS]
     # Not Path.is_file, which raises for a word that can be no path.
     files = [file for file in (program, *scripts) if os.path.isfile(file)]  # noqa: PTH113
-    known = map(_file_version, files)
+    known = map(hash_file, files)
     return short_hash("".join(known).encode())
 
 
@@ -329,10 +352,3 @@ def look_for(agent: "KnownAgent", patience_s: float | None = None) -> dict[str, 
         elif row["version"] not in agent.tested:
             row["notes"].append("this version is not one of those we test; it will probably work")
     return row
-
-
-def _file_version(file: Path) -> str:
-    about = file.stat()
-    if about.st_size > _LARGE:
-        return f"{about.st_size}-{about.st_mtime_ns}"
-    return hash_file(file)

@@ -9,14 +9,12 @@ import msgspec
 
 from assay import plugins
 from assay.records.capture import Cause, Failure
-from assay.records.spec import TrialSpec
+from assay.records.spec import LONGEST_WAIT_S, TrialSpec
 from assay.run.process import pause
 
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 """Pauses where the provider does not say how long to wait: each twice as long as the last."""
-_MOST_ASKED_S = 3600.0
-"""More is not waited at once, whatever the provider, or an agent in its name, asks for."""
 # Text, which is compiled at its first use: few runs need these, and all together take 0.7 ms.
 _REFUSED = r"(?i)\b(429|529)\b|rate.?limit|too many requests|resource.{0,3}exhausted|overloaded"
 _FOR_LONG = r"(?i)\bdaily\b|per.?day|billing|insufficient|credit balance"
@@ -52,6 +50,8 @@ class RateLimiter:
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self.interval_s = 0.0
         """Least time between the starts of two trials of the same provider and model."""
+        self.longest_s = LONGEST_WAIT_S
+        """Longest pause at once."""
         self.on_wait: Callable[[float, str], None] | None = None
         """Told how long trials wait, in seconds, and why."""
 
@@ -74,13 +74,15 @@ class RateLimiter:
                 lane.n_refused = 0 if began_s >= lane.refused_s else lane.n_refused
                 return
             assert failure is not None
+            found = re.search(r"\b(429|529)\b", failure.message)
+            lane.status = found[1] if found else "rate limit"
             # Trials that ran side by side are refused together: that counts once.
             if began_s >= lane.refused_s:
                 lane.n_refused += 1
                 lane.refused_s = time.monotonic()
             asked_s = (failure.retry_after_ms or 0) / 1000
             backoff_s = min(_FIRST_PAUSE_S * 2 ** (lane.n_refused - 1), _LONGEST_PAUSE_S)
-            until_s = time.monotonic() + min(asked_s or backoff_s, _MOST_ASKED_S)
+            until_s = time.monotonic() + min(asked_s or backoff_s, self.longest_s)
             lane.refused_until_s = max(lane.refused_until_s, until_s)
 
     def _take(self, name: tuple[str, str]) -> float:
@@ -96,13 +98,15 @@ class RateLimiter:
             is_news = refused_s > 0 and lane.said_s != lane.refused_until_s
             lane.said_s = lane.refused_until_s
         if is_news and self.on_wait is not None:
-            self.on_wait(refused_s, "for the provider (429)")
+            self.on_wait(refused_s, f"for the provider ({lane.status})")
         return wait_s
 
 
 class _Lane(msgspec.Struct):
     """What is known of one provider and model; times are of the monotonic clock."""
 
+    status: str = ""
+    """What it answered last."""
     next_s: float = 0.0
     """The rate allows no start before."""
     refused_until_s: float = 0.0

@@ -10,16 +10,25 @@ import re
 import shlex
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import msgspec
 
 from assay import __path__, __version__
+from assay.pipeline.mentions import (
+    is_only_read,
+    is_quoted,
+    opens_computed,
+    programs_started,
+    public_lines,
+    reads_computed_variables,
+    variables_named,
+)
 from assay.pipeline.packages import NodePackages, PythonPaths, node_package
-from assay.records.files import hash_file, short_hash
+from assay.records.files import hash_file, is_of_system, short_hash
 from assay.run.process import is_program, program_places
 
 _OWN = Path(__path__[0])
@@ -31,6 +40,10 @@ _MOST_NAMED = 20
 """Beyond it, files stand together by their folder: every row has this list."""
 _LONGEST_TEXT = 1024 * 1024
 """Of a file that is read for what it loads; a bundle is larger, and complete."""
+_LARGEST = 512 * 1024 * 1024
+"""Of a file that is hashed; of larger ones only the size counts."""
+_LARGEST_FOLDER = 32 * 1024 * 1024
+"""Of a folder that code names, with all that is in it."""
 _DEEPEST = 8
 _LONGEST_WORD = 400
 _PYTHON = r"(?:python|pypy)[\d.]*w?(?:\.exe)?"
@@ -50,18 +63,15 @@ _NOT_OF_PACKAGE = frozenset(
     {"__pycache__", "node_modules", ".git", ".venv", "venv", "dist", "build"}
 )
 _WRITTEN = frozenset({".pyc", ".pyo", ".log", ".tmp", ".swp", ".lock", ".db", ".sqlite", ".pid"})
-_TOKEN = r"/?[\w@+.-][\w@+./-]*\.[A-Za-z][A-Za-z0-9]{0,8}\b"
-_WRITES = (
-    r"""\bopen\([^)\n]*,\s*(?:mode\s*=\s*)?["'][rwax]*[wax+]|write_text|write_bytes|writeFile|appendFile"""
-    r"""|json\.dump\(|createWriteStream"""
-)
+_TOKEN = r"/?[\w@+.-]+(?:/[\w@+.-]+)*"
 _IMPORTS = (
     r"(?:^|[;:])[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*\(?([^\n#)]*(?:\n[^\n#)]*)*?)(?:\)|$)"
     r"|(?:^|[;:])[ \t]*import[ \t]+([\w.][^\n#;]*)"
 )
 _NAMED_IMPORT = r"""(?:import_module|__import__|run_module|find_spec)\(\s*["']([\w.]+)["']"""
 _COMPUTED_IMPORT = (
-    r"(?:import_module|__import__|run_path|run_module|spec_from_file_location)\(\s*[^\"'\s)]"
+    r"(?:import_module|__import__|run_path|run_module|spec_from_file_location)\(\s*"
+    r"(?:[^\"'\s)]|[\"'][^\"'\n]*[\"']\s*[+%.])"
 )
 _NODE_IMPORT = r"""(?:\brequire\(\s*|\bfrom\s*|\bimport\s*\(?\s*)["'`]([^"'`$\n]+)["'`]"""
 _COMPUTED_REQUIRE = r"""(?:\brequire|\bimport)\(\s*(?:[^"'`)\s]|`[^`]*\$\{)"""
@@ -94,6 +104,17 @@ _RUNNER_VALUES = (
     "--directory", "--env-file", "--extra", "--group", "--index", "-n", "--name",
     "--package", "--prefix", "-w",
 )  # fmt: skip
+_PROJECT_FILES: dict[str, tuple[str, ...]] = {
+    "make": ("GNUmakefile", "makefile", "Makefile"), "gmake": ("GNUmakefile", "Makefile"),
+    "just": ("justfile", "Justfile", ".justfile"), "task": ("Taskfile.yml", "Taskfile.yaml"),
+    "rake": ("Rakefile",), "invoke": ("tasks.py",), "tox": ("tox.ini",), "nox": ("noxfile.py",),
+    "cargo": ("Cargo.toml", "Cargo.lock"), "go": ("go.mod", "go.sum"), "mvn": ("pom.xml",),
+    "gradle": ("build.gradle", "build.gradle.kts"), "dotnet": (),
+}  # fmt: skip
+"""Programs that find in a file of their own what they run."""
+_WRITERS = frozenset({"tee", "touch", "rm", "rmdir", "mkdir", "mv", "truncate"})
+_REDIRECTED = r"""(?:>>?|\btee\b(?:\s+-a)?)\s*["']?([^\s"';|&()<>]+)"""
+"""Where a shell writes to."""
 _FETCHERS = frozenset({"npx", "bunx", "uvx", "pipx", "dlx"})
 _SYSTEM = ("/usr/bin/", "/bin/", "/usr/sbin/", "/sbin/", "/usr/lib/", "/usr/libexec/")
 
@@ -118,6 +139,8 @@ class Loader:
         self._env = dict(env)
         self._ask = ask
         self._files: dict[Path, None] = {}
+        self._written: set[Path] = set()
+        """What the commands themselves write."""
         self._read: set[Path] = set()
         self._packages: dict[str, str] = {}
         self._variables: set[str] = set()
@@ -133,15 +156,27 @@ class Loader:
         if len(self._files) > _MOST_FILES:
             more = len(self._files) - _MOST_FILES
             self._unknown[f"{more} more files that the agent may load"] = None
+        for path in sorted(self._written & self._files.keys()):
+            self._unknown[f"{near(path, self._folder)}, which a command reads and writes"] = None
         # Of an agent that ships with Assay, the program's version says it.
-        kept = [path for path in self._files if not _is_ours(path)][:_MOST_FILES]
-        hashes = {near(path, self._folder): hash_file(path) for path in kept}
+        own = (path for path in self._files if path not in self._written and not _is_ours(path))
+        kept = list(islice(own, _MOST_FILES))
+        hashes = {near(path, self._folder): self._hash(path) for path in kept}
         return Loaded(
             files=_grouped(hashes),
             packages=dict(sorted(self._packages.items())),
             variables=frozenset(self._variables),
             unknown=tuple(self._unknown),
         )
+
+    def _hash(self, path: Path) -> str:
+        if path.name.startswith(".env"):
+            return short_hash(public_lines(path))
+        with contextlib.suppress(OSError):
+            if (size := path.stat().st_size) > _LARGEST:
+                self._unknown[f"the content of {path.name}, which has {size:,} bytes"] = None
+                return f"{size} bytes"
+        return hash_file(path)
 
     def command(self, words: Sequence[str], folder: Path | None = None, depth: int = 0) -> None:
         """Add what a command line loads that is started in a folder."""
@@ -153,6 +188,10 @@ class Loader:
         if Path(name).name in _FETCHERS:
             self._fetched(words, folder)
             return
+        if (runner := Path(name).name) in _PROJECT_FILES:
+            for file in filter(_is_file, (folder / each for each in _PROJECT_FILES[runner])):
+                self._script(file, folder, depth + 1)
+            self._unknown[f"what {runner} builds and runs"] = None
         path = self.find(name, folder)
         if path is None:
             if not depth:
@@ -184,14 +223,15 @@ class Loader:
                 self._script_named(script, folder, depth)
         else:
             self._executable(path, args, folder, depth)
-        self.operands(args, folder)
+        if name not in _WRITERS:
+            self.operands(args, folder)
 
     def _executable(self, path: Path, args: Sequence[str], folder: Path, depth: int) -> None:
         """Add a program that is no interpreter: a script, a package's, or a native one."""
         real = path.resolve()
         package = node_package(real)
         if package is not None and "node_modules" in real.parts:
-            self._node.add(package)
+            self._node.add(package, real)
             return
         start = _start_of(real)
         if start.startswith(b"#!"):
@@ -208,13 +248,18 @@ class Loader:
 
     def operands(self, args: Sequence[str], folder: Path) -> None:
         """Add files that are named as arguments: settings, prompts, scripts."""
-        for word in args:
+        for before, word in pairwise(("", *args)):
             value = word.partition("=")[2] if word.startswith("-") else word
-            if not value or len(value) > _LONGEST_WORD or "\n" in value:
+            if not value or len(value) > _LONGEST_WORD or "\n" in value or ">" in before[-1:]:
                 continue
-            path = folder / value
-            if Path(value).suffix.lower() in CODE | _DATA and _is_file(path):
+            path, suffix = folder / value, Path(value).suffix.lower()
+            if suffix in CODE | _DATA and _is_file(path):
                 self._script(path, folder, 1)
+            elif suffix not in _WRITTEN and _is_file(path):
+                if not str(path.resolve()).startswith(_SYSTEM):
+                    self._files[path.resolve()] = None
+            elif value.strip("./") and before != "-m" and _is_folder(path):
+                self._unknown[f"files in {value}, which stands in a command"] = None
 
     def _unwrapped(self, words: list[str], folder: Path) -> list[str]:
         """Return the command that others start: env, timeout, uv run and so on."""
@@ -344,16 +389,31 @@ class Loader:
             self._unknown[f"folders that {name} adds to sys.path"] = None
         if re.search(_COMPUTED_IMPORT, text):
             self._unknown[f"modules that {name} imports by computed names"] = None
-        if "env" in text:
-            self._variables.update(_names_read(text, _READS))
+        self._mentioned(text, folder, name)
         for place in self._resolve(paths, list(dict.fromkeys(_imported(text)))):
             if place not in self._read:
                 self._todo.append(partial(self._module, place, paths))
 
+    def _mentioned(self, text: str, folder: Path, name: str) -> None:
+        """Add variables that code reads and programs that it starts; say what it puts together."""
+        if "env" in text or "ENV" in text:
+            self._variables |= _names_read(text, _READS) | variables_named(text, self._env)
+            if reads_computed_variables(text):
+                self._unknown[f"variables that {name} reads by computed names"] = None
+        if "dotenv" in text or "env_file" in text:
+            for place in dict.fromkeys((folder, self._folder)):
+                if _is_file(place / ".env"):
+                    self._files[(place / ".env").resolve()] = None
+        for started in programs_started(text):
+            if isinstance(started, str):
+                self._todo.append(partial(self._shell_text, started, folder, folder, 1))
+            else:
+                self._todo.append(partial(self.command, started, folder, 1))
+
     # JavaScript
 
     def _javascript(self, name: str, args: Sequence[str], folder: Path, depth: int) -> None:
-        options = self._env.get("NODE_OPTIONS", "").split()
+        options = self._env.get("NODE_OPTIONS", "").replace("=", " ").split()
         for option, value in pairwise([*options, *args]):
             if option in ("-r", "--require", "--import", "--loader", "--experimental-loader"):
                 self._required(value, folder)
@@ -381,7 +441,7 @@ class Loader:
             return
         package = node_package(path.resolve())
         if package is not None and "node_modules" in path.resolve().parts:
-            self._node.add(package)
+            self._node.add(package, path.resolve())
         else:
             self._javascript_file(path)
 
@@ -395,7 +455,7 @@ class Loader:
         name = file.name if file else "the code of -e"
         if re.search(_COMPUTED_REQUIRE, text):
             self._unknown[f"modules that {name} loads by computed names"] = None
-        self._variables.update(_names_read(text, _READS))
+        self._mentioned(text, folder, name)
         for module in dict.fromkeys(re.findall(_NODE_IMPORT, text)):
             self._required(module, folder)
         self._tokens(text, folder, name)
@@ -433,6 +493,7 @@ class Loader:
         if depth > _DEEPEST:
             return
         self._variables.update(_names_read(text, _SHELL_READS))
+        self._written.update((folder / name).resolve() for name in re.findall(_REDIRECTED, text))
         values: dict[str, str] = {}
         here = folder
         for words in _simple_commands(text):
@@ -453,8 +514,24 @@ class Loader:
                 self._unknown[f"the program that {words[0]} names"] = None
             else:
                 self.command(words, here, depth + 1)
+            self._patterns(words, here, depth)
         for place in dict.fromkeys((here, own)):
             self._tokens(text, place, "")
+
+    def _patterns(self, words: Sequence[str], folder: Path, depth: int) -> None:
+        """Add the files that patterns of a shell find now: lib/*.sh."""
+        for pattern in words[1:] if words[0] not in _WRITERS else ():
+            if "*" not in pattern or not re.search(r"\w", pattern):
+                continue
+            try:
+                found = sorted(islice(folder.glob(pattern), _MOST_FILES))
+            except (ValueError, NotImplementedError, OSError):
+                continue
+            for path in filter(_is_file, found):
+                if path.suffix in CODE:
+                    self._script(path, folder, depth + 1)
+                elif path.suffix not in (*_WRITTEN, ".jsonl"):
+                    self._files[path.resolve()] = None
 
     def _script_named(self, name: str, folder: Path, depth: int) -> None:
         for place in (folder / name, *filter(None, [self.find(name, folder)])):
@@ -480,10 +557,14 @@ class Loader:
             if suffix in (".sh", ".bash", ".zsh", "") or re.match(rf"#!.*\b(?:{_SHELL})\b", text):
                 self._shell_text(text, folder, real.parent, depth + 1)
             else:
-                self._variables.update(_names_read(text, _READS))
+                self._mentioned(text, folder, real.name)
                 for name in re.findall(r"""require_relative\s*\(?["']([^"']+)""", text):
                     self._script_named(f"{name}.rb", real.parent, depth + 1)
                 self._tokens(text, real.parent, real.name)
+
+    def read_by_name(self, variables: Iterable[str]) -> None:
+        """Add variables that settings name: ${MODE}."""
+        self._variables.update(variables)
 
     def folder(self, folder: Path) -> None:
         """Add all files of a folder of the user's own."""
@@ -504,31 +585,55 @@ class Loader:
 
     def _tokens(self, text: str, folder: Path, reader: str) -> None:
         """Add files that a text names, and that are there: scripts it starts, prompts it reads."""
-        writes: bool | None = None
+        places = {place: names_in(place) for place in (folder, self._folder)}
         for token in dict.fromkeys(re.findall(_TOKEN, text)):
             suffix = Path(token).suffix.lower()
-            if len(token) > _LONGEST_WORD or suffix not in CODE | _DATA:
+            if len(token) > _LONGEST_WORD or suffix in _WRITTEN:
                 continue
-            paths = (place / token for place in dict.fromkeys((folder, self._folder)))
-            path = next(filter(_is_file, paths), None)
-            if path is None or path.resolve() in self._files:
+            # Most words name nothing: a folder is listed once.
+            top = token.partition("/")[0]
+            known = [at for at, names in places.items() if top in names or not top.strip(".")]
+            path = next(filter(_is_file, (at / token for at in known)), None)
+            if path is None:
+                if reader and folder in known and is_quoted(token, text):
+                    self._folder_named(token, folder, text, reader)
                 continue
-            if suffix in CODE:
-                self._todo.append(partial(self._script, path, folder, 1))
-                continue
-            if writes is None:
-                writes = re.search(_WRITES, text) is not None
-            if re.search(rf">\s*[\"']?\S*{re.escape(token)}", text):
-                continue
-            if not writes:
-                self._files[path.resolve()] = None
-            else:
-                self._unknown[f"{token}, which {reader} may read or write"] = None
+            # An interpreter, say, counts as the command in which it stands.
+            is_started = token[0] == "/" and suffix not in CODE and is_program(path)
+            if path.resolve() not in self._files and not is_started:
+                self._file_named(token, path, text, folder, reader)
+        if reader and opens_computed(text):
+            self._unknown[f"files that {reader} opens by computed names"] = None
+
+    def _file_named(self, token: str, path: Path, text: str, folder: Path, reader: str) -> None:
+        if path.suffix.lower() in CODE:
+            self._todo.append(partial(self._script, path, folder, 1))
+        elif re.search(rf">\s*[\"']?\S*{re.escape(token)}", text):
+            return
+        elif is_only_read(token, text):
+            self._files[path.resolve()] = None
+        else:
+            self._unknown[f"{token}, which {reader or 'a command'} may read or write"] = None
+
+    def _folder_named(self, token: str, folder: Path, text: str, reader: str) -> None:
+        """Add a folder that code names: what it finds there is read by names of its own."""
+        path = folder / token
+        if not token.strip("./") or not _is_of_package(path.name) or not _is_folder(path):
+            return
+        if path.resolve() in (self._folder.resolve(), *self._folder.resolve().parents):
+            return
+        files = list(self._files_below(path))
+        if sum(_size(file) for file in files) > _LARGEST_FOLDER:
+            self._unknown[f"files in {token}, which has more than {_LARGEST_FOLDER:,} bytes"] = None
+        elif is_only_read(token, text):
+            self._files.update(dict.fromkeys(file.resolve() for file in files))
+        else:
+            self._unknown[f"files in {token}, which {reader} may read or write"] = None
 
     def _text_once(self, file: Path) -> str | None:
         """Read a text for the first time; None if it was read, or is none."""
         real = file.resolve()
-        if real in self._read or len(self._read) > _MOST_FILES:
+        if real in self._read or len(self._read) > _MOST_FILES or _is_ours(real):
             return None
         self._read.add(real)
         try:
@@ -701,8 +806,30 @@ def _start_of(path: Path) -> bytes:
         return b""
 
 
+def names_in(folder: Path) -> frozenset[str]:
+    """Return the names of what is in a folder; none if it cannot be read."""
+    try:
+        return frozenset(os.listdir(folder))  # noqa: PTH208 - names alone
+    except OSError:
+        return frozenset()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir() and not is_of_system(path)
+    except (OSError, ValueError):
+        return False
+
+
 def _is_file(path: Path) -> bool:
     try:
-        return path.is_file()
+        return path.is_file() and not is_of_system(path)
     except (OSError, ValueError):
         return False

@@ -4,7 +4,9 @@ Name, version and what the installer recorded are enough for a package of a regi
 installed from a folder, or is linked to one, can change without a new version: its files count.
 """
 
+import base64
 import contextlib
+import hashlib
 import os
 import re
 import sys
@@ -20,6 +22,8 @@ from assay.records.files import hash_file, short_hash
 _PRINT_PATH = "import sys; print('\\n'.join(sys.path))"
 _SITES = ("site-packages", "dist-packages")
 _MOST_PACKAGES = 2000
+_INSTALLING_S = 60.0
+"""What was written so long after the record of an installation may be part of it."""
 _NODE_OWN = frozenset(
     [
         "assert",
@@ -147,7 +151,7 @@ class PythonPaths:
             return {}
         self._told.add(module)
         needs = sorted(self._needed(found, {}).items())
-        recorded = short_hash(msgspec.json.encode((found.record, needs)))
+        recorded = short_hash(msgspec.json.encode((found.record, needs, *found.edited())))
         return {found.name: f"{found.version} {recorded}"}
 
     def installed_from_folder(self, module: str) -> list[Path]:
@@ -261,6 +265,24 @@ class _Distribution:
         ]  # fmt: skip
         return short_hash("\n".join(sorted(kept)).encode())
 
+    def edited(self) -> Iterator[str]:
+        """Yield files that are not as they were installed, with their hashes."""
+        record = self.folder / "RECORD"
+        with contextlib.suppress(OSError):
+            installed = record.stat().st_mtime + _INSTALLING_S
+            for line in _lines(record):
+                name, known, size = (*line.rsplit(",", 2), "", "")[:3]
+                if not known.startswith("sha256=") or name.startswith(("..", "/")):
+                    continue
+                with contextlib.suppress(OSError):
+                    about = (self.folder.parent / name).stat()
+                    if str(about.st_size) == size and about.st_mtime <= installed:
+                        continue
+                    digest = hashlib.sha256((self.folder.parent / name).read_bytes()).digest()
+                    found = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+                    if known != f"sha256={found}":
+                        yield f"{name} {found}"
+
     @cached_property
     def needs(self) -> list[str]:
         """Names of the packages that it needs, without those of extras."""
@@ -291,10 +313,11 @@ class NodePackages:
     def __init__(self, packages: dict[str, str]) -> None:
         self._packages = packages
 
-    def add(self, folder: Path) -> None:
-        """Add a package that stands below node_modules."""
+    def add(self, folder: Path, file: Path | None = None) -> None:
+        """Add a package that stands below node_modules; file is what is loaded first of it."""
         about = _node_about(folder)
-        parts = (folder / "package.json", folder / "npm-shrinkwrap.json")
+        main = file or folder / (about.main or "index.js")
+        parts = (folder / "package.json", folder / "npm-shrinkwrap.json", main)
         recorded = short_hash("".join(hash_file(part) for part in parts).encode())
         self._packages[about.name or folder.name] = f"{about.version} {recorded}".strip()
 
@@ -327,6 +350,7 @@ class NodePackages:
 class _About(msgspec.Struct):
     name: str = ""
     version: str = ""
+    main: str = ""
 
 
 def _node_about(folder: Path) -> _About:

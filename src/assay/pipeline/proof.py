@@ -9,12 +9,14 @@ from typing import Any
 
 import msgspec
 
+from assay.adapters.vendor import known_agent
 from assay.pipeline.experiment import Difference, differences
 from assay.pipeline.material import SKILL_FILE, read_skill, skill_body
 from assay.records.capture import Identity, ToolCall
 from assay.records.experiment import Arm
 from assay.records.files import hash_file, hash_folder
-from assay.records.setup import ArmsProof, counted, is_another_model, setup_problems
+from assay.records.setup import ArmsProof, TreatmentUse, counted, is_another_model, setup_problems
+from assay.records.skills import skills_used
 from assay.records.trial import Trial
 
 _SKILL_PATH = re.compile(r"(?:^|.*/)skills?/([^/]+)/SKILL\.md")
@@ -26,6 +28,7 @@ _LOADED = {
     "variables": "the variables that the agent gets",
     "mcp_files": "what MCP servers load",
 }
+_INSTRUCTIONS = ("CLAUDE.md", "AGENTS.md", "GEMINI.md")
 _MODES = ("permissionMode", "approvalMode", "approval", "sandbox")
 
 
@@ -68,8 +71,14 @@ class ArmFacts(msgspec.Struct, kw_only=True):
     modes: set[str] = msgspec.field(default_factory=set)
     listed: dict[str, list[frozenset[str]]] = msgspec.field(default_factory=dict)
     """Of each trial that lists them: tools, skills and mcpServers by name."""
-    called: set[str] = msgspec.field(default_factory=set)
-    """Tools that were called."""
+    called: list[frozenset[str]] = msgspec.field(default_factory=list)
+    """Of each trial: the tools that were called."""
+    loaded: dict[str, int] = msgspec.field(default_factory=dict)
+    """In how many trials each skill was loaded."""
+    read: dict[str, int] = msgspec.field(default_factory=dict)
+    """In how many trials a step names each file of instructions."""
+    answered: list[str] = msgspec.field(default_factory=list)
+    """Of each trial that says it: the model that answered."""
     problems: dict[str, int] = msgspec.field(default_factory=dict)
     """What the agent lacked of what it was given, and in how many trials."""
 
@@ -107,6 +116,7 @@ def gather(facts: ArmFacts, trials: Iterable[Trial]) -> ArmFacts:
         model = setup.get("answeredBy") or (agent.model if agent else None)
         if model:
             facts.models.add(str(model))
+            facts.answered.append(str(model))
         if agent and agent.version:
             facts.versions.add(agent.version)
         mode = " ".join(str(setup[key]) for key in _MODES if setup.get(key))
@@ -114,11 +124,22 @@ def gather(facts: ArmFacts, trials: Iterable[Trial]) -> ArmFacts:
             facts.modes.add(mode)
         for what, names in _listed(setup):
             facts.listed.setdefault(what, []).append(frozenset(names))
-        facts.called |= {step.name for step in entry.trajectory if isinstance(step, ToolCall)}
+        _note_use(facts, [step for step in entry.trajectory if isinstance(step, ToolCall)])
         used = agent.model if agent and agent.model else None
         for problem in setup_problems(setup, plain, used, entry.permission_denials or 0):
             facts.problems[problem] = facts.problems.get(problem, 0) + 1
     return facts
+
+
+def _note_use(facts: ArmFacts, calls: list[ToolCall]) -> None:
+    """Count what the steps of a trial used."""
+    facts.called.append(frozenset(call.name for call in calls))
+    for use in skills_used(calls):
+        facts.loaded[use.skill] = facts.loaded.get(use.skill, 0) + 1
+    inputs = [str(call.input) for call in calls if call.status not in ("failed", "error")]
+    for name in _INSTRUCTIONS:
+        if any(name in given for given in inputs):
+            facts.read[name] = facts.read.get(name, 0) + 1
 
 
 def _listed(setup: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
@@ -151,7 +172,96 @@ def prove(control: ArmFacts, arms: Sequence[ArmFacts]) -> ArmsProof:
             reasons.append(f"{arm.name} and {control.name} are the same set-up")
     for facts in (control, *arms):
         reasons += _inside(facts)
-    return ArmsProof(words=words, valid=not reasons, reasons=list(dict.fromkeys(reasons)))
+    uses = [use for arm in arms for use in _uses(control, arm)]
+    reasons = list(dict.fromkeys(reasons))
+    return ArmsProof(words=words, valid=not reasons, reasons=reasons, uses=uses)
+
+
+def _uses(control: ArmFacts, arm: ArmFacts) -> Iterator[TreatmentUse]:
+    """Yield how often each treatment was used, in the arm and in the control.
+
+    A skill whose versions are compared is used in both on purpose: only the arm is counted.
+    """
+    names = {path: piece.name for path, piece in arm.pieces.items()}
+    for asked in differences(control.arm, arm.arm, names):
+        if not asked.value or not arm.n_trials:
+            continue
+        counted_by = _COUNTS.get(asked.kind)
+        for name, count in counted_by(asked, control, arm) if counted_by else ():
+            is_new = not asked.control
+            yield TreatmentUse(
+                arm=arm.name,
+                kind=asked.kind,
+                name=name,
+                used=count(arm),
+                trials=len(arm.answered) if asked.kind == "model" else arm.n_trials,
+                in_control=count(control) if is_new else 0,
+                control_trials=control.n_trials if is_new else 0,
+            )
+
+
+type _Count = Callable[[ArmFacts], int]
+_SHOW_CALLS = ("acp", "demo")
+"""Besides those of vendors: agents that show every call of a tool."""
+
+
+def _shows_steps(*arms: ArmFacts) -> bool:
+    """Whether steps can show at all what an agent uses: some agents only print an answer."""
+    names = [arm.identity.adapter for arm in arms]
+    known = all(name in _SHOW_CALLS or known_agent(name) for name in names)
+    return known or any(any(arm.called) for arm in arms)
+
+
+def _count_skill(
+    asked: Difference, control: ArmFacts, arm: ArmFacts
+) -> Iterator[tuple[str, _Count]]:
+    if _shows_steps(control, arm):
+        name = arm.pieces[asked.value].name
+        yield name, lambda facts: facts.loaded.get(name, 0)
+
+
+def _count_servers(
+    asked: Difference, control: ArmFacts, arm: ArmFacts
+) -> Iterator[tuple[str, _Count]]:
+    for name in sorted(arm.servers - control.servers) if _shows_steps(control, arm) else ():
+        yield (
+            name,
+            lambda facts, name=name: sum(  # type: ignore[misc]
+                any(_is_of(tool, name) for tool in called) for called in facts.called
+            ),
+        )
+
+
+def _count_instructions(
+    asked: Difference, control: ArmFacts, arm: ArmFacts
+) -> Iterator[tuple[str, _Count]]:
+    """Agents that are known read their instructions at the start, which no step shows."""
+    piece = arm.pieces[asked.value]
+    places = {path for path, value in arm.identity.offered.items() if value == piece.hash}
+    if known_agent(arm.identity.adapter):
+        yield piece.name, lambda facts: facts.n_trials if facts is arm and places else 0
+        return
+    files = {Path(place).name for place in places}
+    if n_read := max((arm.read.get(name, 0) for name in files), default=0):
+        yield piece.name, lambda facts: n_read if facts is arm else 0
+
+
+def _count_model(
+    asked: Difference, control: ArmFacts, arm: ArmFacts
+) -> Iterator[tuple[str, _Count]]:
+    if arm.answered:
+        yield (
+            asked.value,
+            lambda facts: sum(not is_another_model(asked.value, used) for used in facts.answered),
+        )
+
+
+_COUNTS = {
+    "skill": _count_skill,
+    "mcp": _count_servers,
+    "instructions": _count_instructions,
+    "model": _count_model,
+}
 
 
 def _variants(control: ArmFacts, arm: ArmFacts) -> Iterator[tuple[ArmFacts, ArmFacts]]:
@@ -287,7 +397,8 @@ def _servers(names: Iterable[str], has: ArmFacts, lacks: ArmFacts) -> Iterator[s
                 f"its agent does not list the MCP server {name}", n_without, len(sets)
             )
             yield f"{has.name} lacks its treatment: {missing}"
-        tools = {tool for tool in (*lacks.ever("tools"), *lacks.called) if _is_of(tool, name)}
+        called = frozenset().union(*lacks.called)
+        tools = {tool for tool in (*lacks.ever("tools"), *called) if _is_of(tool, name)}
         if name in lacks.ever("mcpServers"):
             yield f"{lacks.name} has the treatment: its agent lists the MCP server {name}"
         elif tools:

@@ -38,6 +38,7 @@ from assay.run.trial import check_program, lost_trial
 from assay.run.workspace import claim_workspace, remove_owned
 
 _RUN = "assay.pipeline.remote:run_here"
+_MOST_ENTRIES = 100_000
 _MOST_BYTES = 1 << 30
 """Most that comes back of a workspace."""
 _MOST_FILE_BYTES = 64 * 1024 * 1024
@@ -219,13 +220,17 @@ def pack_folder(folder: Path) -> tuple[bytes, list[str]]:
     What an agent leaves must not keep its trial from being measured: a file that nobody may read,
     or one of any size.
     """
-    data, left, n_bytes = io.BytesIO(), [], 0
+    data, left, n_bytes, n_entries = io.BytesIO(), [], 0, 0
     with tarfile.open(fileobj=data, mode="w:gz", compresslevel=1) as archive:
         for path, name in _entries(folder):
             try:
                 about = _entry(archive, path, name)
                 if about is None:
                     continue
+                n_entries += 1
+                if n_entries > _MOST_ENTRIES:
+                    left.append(f"{name} and all that follows (more than {_MOST_ENTRIES} files)")
+                    break
                 if n_bytes + about.size > _MOST_BYTES:
                     left.append(f"{name} ({about.size} bytes: too large)")
                     continue

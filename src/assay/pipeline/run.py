@@ -53,19 +53,30 @@ from assay.pipeline.steps import (
     with_steps,
 )
 from assay.pipeline.trials import TrialRows
+from assay.pipeline.unchanged import Unchanged
 from assay.plugin import PromptRow
-from assay.records.capture import AnyStep
+from assay.records.capture import AnyStep, Identity
 from assay.records.experiment import Arm
 from assay.records.journal import RESUMABLE, Kind, Mode
 from assay.records.raw_streams import folder_names
 from assay.records.recording import FORGETS
-from assay.records.spec import HINT, KEEP_ALL, Limits, PluginRef, Surroundings, TrialSpec
+from assay.records.spec import (
+    HINT,
+    KEEP_ALL,
+    LONGEST_WAIT_S,
+    Limits,
+    PluginRef,
+    Surroundings,
+    TrialSpec,
+)
 from assay.records.text import counted_noun
 from assay.records.trial import Allocation, Trial
+from assay.run.confinement import uses_landlock
 from assay.run.family import end_leftovers, no_strays
 from assay.run.notes import remove_passed
 from assay.run.raw import remove_kept
 from assay.run.resources import allow_open_files
+from assay.run.sandbox import LANDLOCK
 from assay.run.treatment import AddedFiles, files_below
 from assay.run.trial import check_program
 from assay.run.turn import Trace, Until
@@ -73,7 +84,7 @@ from assay.run.workspace import frozen_template, inherited, leave_workspace, pri
 
 DEFAULT_TIMEOUT_S = 60.0
 _REMEDY = (
-    'A schema can give "resume", or "sessionMode": "iterative"; assay capture --simple and --shell '
+    'A schema can give "resume", or "sessionMode": "iterative"; --simple and --shell '
     "put the earlier turns into the prompt."
 )
 
@@ -123,6 +134,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0
     rate_per_s: float | None = None
     """Most trials of one provider and model that are started in a second."""
+    longest_wait_s: float = LONGEST_WAIT_S
+    """Longest pause of all trials of a provider and model after it refused one (429)."""
     max_cost: float | None = None
     """In US dollars; once they are spent, no other trial is started."""
     executor: PluginRef = PluginRef(name="local")
@@ -284,6 +297,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     budget: Budget | None = None
     """The same, where other batches and questions to agents are paid from it, too."""
     rate_per_s: float | None = None
+    longest_wait_s: float = LONGEST_WAIT_S
     executor: PluginRef = PluginRef(name="local")
     """Where the trials run."""
     earlier_tokens: Sequence[str] = ()
@@ -321,8 +335,10 @@ def prepare(request: RunRequest) -> PreparedRun:
     rows = read_prompts(benchmark) if request.rows is None else list(request.rows)
     notes = []
     if not rows:
-        hint = f"\n  {HINT}" if is_file else ""
-        notes.append(Note(f"{source}: no prompts, so there is nothing to run{hint}", True))
+        msg = f"{source}: no prompts, so there is nothing to run"
+        if is_file and request.rows is None:
+            raise InputError(msg, hint=HINT)
+        notes.append(Note(msg, True))
     agent = request.agent
     if request.raw_rows and _have_turns(rows) and agent.name in TEXT_AGENTS:
         # As in the seed's `run`, the agent is told nothing of earlier turns.
@@ -385,11 +401,15 @@ def place(
         prepared.rows, prepared.names, shared, request.k, row_settings.of, allocation
     )
     notes += _benchmark_notes(request, prepared.template)
+    if request.executor.name == "local" and uses_landlock(shared.surroundings):
+        notes.append(Note(f"bubblewrap does not work here, so Landlock is used: {LANDLOCK}", True))
     notes += _place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows))
     if request.jobs > 1 and not request.overlap and OneAfterAnother.is_needed(specs):
         notes.append(Note(_ONE_AFTER_ANOTHER))
     if prepared.forgets:
         notes.append(Note(f"Warning: {FORGETS}. {_REMEDY}"))
+    if request.mode == "resume" and request.can_regrade:
+        notes += _unknown_notes(request.output, shared.identity)
     resume = Resume(
         k=request.k,
         allocation=allocation,
@@ -435,6 +455,7 @@ def batch_of(arms: Sequence[PlannedArm], specs: list[TrialSpec] | None = None) -
         retries=request.retries,
         max_cost=request.max_cost,
         rate_per_s=request.rate_per_s,
+        longest_wait_s=request.longest_wait_s,
         executor=request.executor,
         earlier_tokens=resumed,
     )
@@ -576,6 +597,28 @@ def _benchmark_notes(request: RunRequest, template: Path | None) -> Iterator[Not
         )
 
 
+_MOST_NAMED = 8
+
+
+def _read_there(folder: Path) -> str:
+    """Name the instructions and skills that agents find in a folder and above it."""
+    found: list[str] = []
+    for path in inherited(folder):
+        skills = sorted(path.glob("skills/*/")) if path.is_dir() else []
+        found += map(str, skills or [path])
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return f" and reads {', '.join(found[:_MOST_NAMED])}{more} there" if found else ""
+
+
+def _unknown_notes(output: Path | None, identity: Identity | None) -> Iterator[Note]:
+    """Say what of the agent may have changed since the rows that are continued were made."""
+    if identity is not None and identity.not_covered and output is not None and output.exists():
+        yield Note(
+            f"not covered, so that earlier rows may be of another agent: "
+            f"{'; '.join(identity.not_covered)}"
+        )
+
+
 def _place_notes(around: Surroundings, n_private: int, n_prompts: int) -> Iterator[Note]:
     """Say what the agents can see besides their prompts."""
     if n_private:
@@ -586,9 +629,10 @@ def _place_notes(around: Surroundings, n_private: int, n_prompts: int) -> Iterat
         )
     if around.workspace_dir is None:
         if n_private < n_prompts:
+            reads = _read_there(Path(around.cwd))
             yield Note(
-                f"The agent works in {around.cwd} itself; --workspace-template or --isolate gives "
-                "each trial a folder of its own."
+                f"The agent works in {around.cwd} itself{reads}; --workspace-template or --isolate "
+                "gives each trial a folder of its own."
             )
     elif found := inherited(Path(around.workspace_dir)):
         yield Note(
@@ -742,6 +786,7 @@ def _run_missing(
         attempt, n_slots = partial(_attempt_elsewhere, remote.attempt), remote.n_slots
     limiter = RateLimiter()
     limiter.interval_s = 1 / batch.rate_per_s if batch.rate_per_s else 0.0
+    limiter.longest_s = AskingHost.limiter.longest_s = batch.longest_wait_s
     limiter.on_wait = AskingHost.limiter.on_wait = progress.waiting
     finished = Finished()
     outer: list[Step] = [OneAfterAnother()] if _shares_folders(batch, missing) else []
@@ -749,6 +794,7 @@ def _run_missing(
     outer += [UntilStopped(stop, n_slots)] if stop is not None else []
     outer.append(finished)
     inner: list[Step] = [Survive(work.lost)]
+    inner += [Unchanged(missing)] if batch.is_local and not batch.raw_rows else []
     if workers > 1 and any(map(FirstAlone.is_needed, _by_agent(missing))):
         inner.append(FirstAlone())
     inner += [*work.steps, Retry(batch.retries), AtRate(limiter)]
@@ -757,9 +803,7 @@ def _run_missing(
     def lost(spec: TrialSpec, why: str) -> tuple[TrialSpec, Outcome]:
         return spec, with_steps(outer, lambda spec, on_step: work.lost(spec, why))(spec, None)
 
-    admitted: Iterable[TrialSpec] = missing
-    for step in outer:
-        admitted = step.admit(admitted)
+    admitted = _admitted(missing, outer, stop)
     on_step = progress.on_step if progress.watches else None
     try:
         with closing(run_all(admitted, run, lost, executor, on_step)) as done:
@@ -776,6 +820,16 @@ def _run_missing(
     for step in outer:
         for text in step.notes():
             progress.note(text)
+
+
+def _admitted(
+    missing: list[TrialSpec], steps: Sequence[Step], stop: StopRule | None
+) -> Iterable[TrialSpec]:
+    """Return the trials as they may start: those that are needed when their turn comes."""
+    admitted: Iterable[TrialSpec] = missing if stop is None else filter(stop.needs, missing)
+    for step in steps:
+        admitted = step.admit(admitted)
+    return admitted
 
 
 def _leave_workspace(spec: TrialSpec, result: Any) -> None:

@@ -62,6 +62,7 @@ def _server(loader: Loader, name: str, server: dict[str, Any], folder: Path) -> 
     for table in ("env", "environment"):
         values = server.get(table)
         loader.operands(_texts(list(values.values()) if isinstance(values, dict) else ()), folder)
+    loader.read_by_name(re.findall(r"\$\{?(\w+)", str(server)))
     url = next((server[key] for key in ("url", "httpUrl") if isinstance(server.get(key), str)), "")
     if url and not words:
         host = urlsplit(url).hostname or "another machine"

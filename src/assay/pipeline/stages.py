@@ -179,11 +179,12 @@ def judge_again(
         and plugins.benchmark(spec.benchmark).grades_failed_trials
     ):
         failure = None  # the graders judge by the world's evidence
+    host = AskingHost(spec.surroundings)
     hiding = without_treatment(trial.cwd, spec.surroundings.added)
     with opened_repository(trial.cwd) as env, hiding as hidden:
         leave_out(env, trial.cwd or "", hidden)
         trial = msgspec.structs.replace(trial, env=env)
-        verdict = our_secrets().mask_record(judge(trial, failure, graders, AskingHost()))
+        verdict = our_secrets().mask_record(judge(trial, failure, graders, host))
     return verdict, [text for ref in graders for text in plugins.grader(ref).changes(trial)]
 
 
@@ -244,13 +245,37 @@ class AskingHost(LocalHost):
 
     limiter: ClassVar[RateLimiter] = RateLimiter()
     """Holds questions back; all graders of this process share it."""
+    hides_env: ClassVar[bool] = True
+    """Whether an agent that is asked gets only variables that were declared."""
+
+    def __init__(self, around: Surroundings | None = None) -> None:
+        """Questions about a trial are put in the sandbox in which it ran."""
+        sandbox = around.sandbox if around is not None else ""
+        # The image of a container has the agent's program, not the judge's.
+        in_container = around is not None and around.container
+        self._sandbox = "no-network" if in_container else sandbox
 
     def ask(
-        self, agent: PluginRef, text: str, *, cwd: str | None = None, timeout_s: float = 60.0
+        self,
+        agent: PluginRef,
+        text: str,
+        *,
+        cwd: str | None = None,
+        timeout_s: float = 60.0,
+        env: Sequence[str] = (),
     ) -> str:
-        """Run a trial of one prompt, in an empty folder unless cwd is given; return the answer."""
+        """Run a trial of one prompt, without tools in an empty folder unless cwd is given."""
         with temporary_folder("assay-ask-") as empty:
-            captured = self.put(asking_spec(agent, text, cwd or empty, timeout_s))
+            spec = asking_spec(agent, text, cwd or empty, timeout_s)
+            around = msgspec.structs.replace(
+                spec.surroundings,
+                tools=cwd is not None,
+                sandbox=self._sandbox,
+                env_names=tuple(env),
+                isolate=self.hides_env,
+                own_home=True,
+            )
+            captured = self.put(msgspec.structs.replace(spec, surroundings=around))
         failure = captured.failure or None
         if failure and not failure.answered:
             msg = f"{failure.cause}: {failure.message}"

@@ -263,6 +263,13 @@ class StopRule(Protocol):
         """
         ...
 
+    def needs(self, spec: TrialSpec) -> bool:
+        """Whether a trial whose turn it is has to be started; one of a decided arm need not be.
+
+        It is asked before there is money for the trial.
+        """
+        ...
+
 
 class UntilStopped(Step):
     """Tells a stop rule of each finished trial before the worker takes another one."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET
 
-from assay import plugins
+from assay import plugins, stats
 from assay.errors import InputError, OutputError
 from assay.pipeline.resume import Resume
 from assay.pipeline.stages import grade_capture
@@ -49,9 +49,8 @@ def trial_result(spec: TrialSpec, trials: Iterable[Trial], *, graded: bool) -> T
         identity=spec.identity or UNSET,
     )
     if graded:
-        from assay.stats.passk import pass_numbers  # late: numpy
-
-        for name, value in pass_numbers(entry.pass_ for entry in result.trials).items():
+        numbers = stats.passk.pass_numbers(entry.pass_ for entry in result.trials)
+        for name, value in numbers.items():
             setattr(result, name, value)
     return result
 

@@ -17,7 +17,7 @@ from assay.plugin import PromptRow
 from assay.records.capture import AnyStep, Failure, ToolCall, Usage
 from assay.records.files import copy_with_linked, temporary_folder
 from assay.records.reports import CaseFires, TriggerRate, TriggerRun
-from assay.records.rows import decode_row, read_lines
+from assay.records.rows import decode_json, decode_row, read_lines
 from assay.records.skills import SHOULD_TRIGGER, fires
 from assay.records.spec import PluginRef, Prompt, TrialSpec, check_prompt
 from assay.records.trial import ENDED_EARLY
@@ -62,11 +62,7 @@ def _case_lines(path: Path | None) -> Iterator[tuple[str, bytes]]:
         yield from lines
         return
     name = str(path or "stdin")
-    try:
-        array = msgspec.json.decode(b"".join([first[1], *(line for _, line in lines)]))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{name}: not JSON: {error}"
-        raise InputError(msg, hint=CASE_HINT) from error
+    array = decode_json(name, b"".join([first[1], *(line for _, line in lines)]), hint=CASE_HINT)
     for number, case in enumerate(array, 1):
         yield f"{name}, case {number}", msgspec.json.encode(case)
 

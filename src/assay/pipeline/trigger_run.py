@@ -7,6 +7,7 @@ that an agent proposes until one does better.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO
 
 import msgspec
@@ -35,6 +36,7 @@ from assay.records.reports import TriggerReport, TriggerRun
 from assay.records.spec import PluginRef
 from assay.records.text import counted_noun, visible_line
 from assay.report.comparison import flip_lines, verdict_lines
+from assay.report.sentence import word_verdicts
 
 ASK_TIMEOUT_S = 600.0
 _CURRENT, _CANDIDATE = "current", "candidate"
@@ -209,15 +211,14 @@ class TriggerExperiment:
 
     def _judged(self, report: TriggerReport) -> TriggerReport:
         """Add the paired verdict on the two versions, for each agent."""
-        from assay.compare.report import CompareOptions, compare, load_runs  # late: numpy
-
-        options = CompareOptions(margin=self._request.margin, seed=self._request.seed)
+        comparing = _comparing()
+        options = comparing.CompareOptions(margin=self._request.margin, seed=self._request.seed)
         verdicts: list[dict[str, Any]] = []
         for current, candidate in zip(report.runs[::2], report.runs[1::2], strict=True):
             files = [Path(str(run.output)) for run in (current, candidate)]
             named = list(zip((_CURRENT, _CANDIDATE), files, strict=True))
-            runs = load_runs(named, "trials", "category", lambda label, path: None)
-            sections = compare(runs, options).sections
+            runs = comparing.load_runs(named, "trials", "category", lambda label, path: None)
+            sections = word_verdicts(comparing.compare(runs, options).sections)
             verdicts += [{"agent": current.agent, **verdict} for verdict in sections["verdict"]]
             for _, words in verdict_lines(sections):
                 self.lines.append(visible_line(f"{current.agent}: {words}"))
@@ -295,11 +296,16 @@ def _unhealthy(output: Path, run: TriggerRun) -> list[str]:
     """Say why a measurement cannot be believed; of one that is none, something else is said."""
     if run.n_not_measured == run.n_trials:
         return []
-    from assay.compare.report import problems_of  # late: numpy
-    from assay.compare.runs import load_run
-
-    problems = problems_of(load_run(output.stem, output, "trials", "category"))
+    comparing = _comparing()
+    (loaded,) = comparing.load_runs([(output.stem, output)], "trials", "category", lambda *_: None)
+    problems = comparing.problems_of(loaded)
     return [f"the measurement is unhealthy: {problem}" for problem in problems]
+
+
+def _comparing() -> ModuleType:
+    from assay.compare import report  # late: numpy
+
+    return report
 
 
 def _difference(arms: Sequence[PlannedArm]) -> str:

@@ -6,7 +6,7 @@ has nothing to do with the file, where they may be sorted by what they are about
 
 Against a baseline, nothing passes before every prompt has run: what is broken may be in those that
 would have come last. A pass that was found earlier waits for them, and stands unless they turn the
-estimate towards a loss.
+estimate towards a loss. Of two arms nothing is the same before every prompt has run in both.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -213,6 +213,8 @@ class UntilDecided:
         self.decision = self._decide(look, extremes, is_last)
         if self._baseline is not None and self.decision.outcome != "fail":
             self._wait_for_all(extremes.worst if extremes is not None else look)
+        elif self.decision.outcome == "same":
+            self._hold_back(self.decision, int((self._finished == 0).any(axis=0).sum()))
         self._is_over = self.decision.is_decided
 
     def _planned(self) -> Any:
@@ -236,12 +238,17 @@ class UntilDecided:
         if known is None:
             return
         if unseen:
-            left = f"{counted_noun(unseen, 'prompt')} must run before it counts"
-            words = f"{known.words}; {left}"
-            self.decision = msgspec.structs.replace(known, outcome="go-on", words=words)
+            self._hold_back(known, unseen)
         elif self.decision.outcome != "pass":
             least = (self._order or _USUAL).least
             self.decision = known if (worst.difference or 0.0) > least else self.decision
+
+    def _hold_back(self, known: SequentialDecision, unseen: int) -> None:
+        """Go on after a decision that nothing has changed while there are prompts left to see."""
+        if unseen:
+            left = f"{counted_noun(unseen, 'prompt')} must run before it counts"
+            words = f"{known.words}; {left}"
+            self.decision = msgspec.structs.replace(known, outcome="go-on", words=words)
 
 
 class UntilAllDecided:
@@ -257,7 +264,12 @@ class UntilAllDecided:
             rule.begin(
                 [spec for spec in missing if self._key(spec) not in self._rules.keys() - {key}]
             )
-        return [] if self._is_over() else missing
+        return [] if self._is_over() else [spec for spec in missing if self.needs(spec)]
+
+    def needs(self, spec: TrialSpec) -> bool:
+        """Whether a trial could still decide something: not if its arm is decided."""
+        own = self._rules.get(self._key(spec))
+        return own is None or not own.is_over
 
     def add(self, spec: TrialSpec, result: Trial) -> bool:
         """Count a finished trial in every comparison that it belongs to."""

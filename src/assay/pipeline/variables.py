@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from assay.records.files import hash_file, short_hash
-from assay.run.secrets import is_secret_name
+from assay.records.variable_names import decides_nothing, is_secret_name
 from assay.run.workspace import our_secrets
 
 _ROUNDS = 4000
@@ -32,14 +32,6 @@ _CHOOSES = (
     r"|PYTHONOPTIMIZE|DISABLE_PROMPT_CACHING|DISABLE_INTERLEAVED_THINKING"
 )
 _CONFIGURES = r"\w*(?:_CONFIG(?:_DIR|_PATH|_FILE)?|_HOME|BASH_ENV)"
-_NO_CHOICE = (
-    r"(?:CI|GITHUB|GITLAB|RUNNER|KUBERNETES|DOCKER|SSH|BUILDKITE|JENKINS|CIRCLE|TRAVIS|PYTEST|XDG|ASSAY|LC"
-    r"|NPM_CONFIG|npm|PIP|UV|COV_CORE|COVERAGE|TERM|BASH_FUNC|VSCODE|TMUX)_\w*|\w+_SERVICE_HOST|\w*_PORT\w*"
-    r"|PATH|HOME|PWD|OLDPWD|USER|LOGNAME|SHELL|TERM|TMPDIR|TEMP|TMP|LANG|LANGUAGE|TZ|HOST|HOSTNAME|SHLVL|_"
-    r"|COLUMNS|LINES|DISPLAY|EDITOR|PAGER|CI|PROMPT|PPID|UID|EUID|IFS|OPTARG|OPTIND|RANDOM|SECONDS|PS\d"
-    r"|NO_COLOR|FORCE_COLOR|COLORTERM|PYTHONPATH|NODE_PATH|VIRTUAL_ENV|PYTHON(?:DONTWRITEBYTECODE|UNBUFFERED"
-    r"|HASHSEED|IOENCODING|UTF8|WARNINGS)|\w*LOG\w*|\w*DEBUG\w*|\w*VERBOSE\w*|\w*TRACE\w*"
-)
 _CONFIG_FILES = (
     "settings.json", "settings.local.json", "config.toml", "config.json", "config.yaml",
     "opencode.json", "opencode.jsonc", "CLAUDE.md", "AGENTS.md", "GEMINI.md", ".claude.json",
@@ -60,7 +52,7 @@ def chosen_variables(
         chooses = re.fullmatch(_CHOOSES, name) is not None
         if not value or not (chooses or name in named):
             continue
-        if is_secret_name(name) or (re.fullmatch(_NO_CHOICE, name) and name not in passed):
+        if is_secret_name(name) or (decides_nothing(name) and name not in passed):
             continue
         plain = _plain(name, value)
         if plain is None:

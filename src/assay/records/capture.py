@@ -112,7 +112,20 @@ AGENT_CAUSES = frozenset(cause.value for cause in Cause if cause.measures_agent)
 
 def cause_words(cause: str) -> str:
     """The same of a cause in a row that any program may have written."""
-    return _CAUSE_WORDS.get(cause, cause)
+    plain = cause.removesuffix(SEEN).removesuffix(CLAIMED)
+    return _CAUSE_WORDS.get(plain, plain) + cause[len(plain) :]
+
+
+SEEN = " (seen by the gateway)"
+"""Follows a cause, where causes are counted, that is not only the agent's word."""
+CLAIMED = " (by the agent's word)"
+"""Follows one that usually others than the agent report."""
+
+
+UNVERIFIED_CAUSES = frozenset({Cause.PROVIDER.value, Cause.AUTH.value})
+"""What an agent may say of its provider, unless somebody else saw it too."""
+AGENT_ONLY = "the agent only"
+GATEWAY = "the gateway"
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -127,11 +140,21 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry_after_ms: float | None = msgspec.field(name="retryAfterMs", default=None)
     """The provider refused because of too many requests: how long to wait, in ms; 0 if it did not
     say."""
+    reported_by: str = msgspec.field(name="reportedBy", default="")
+    """Of what the agent reports and what is not its own fault: the agent only, or the gateway that
+    saw it too."""
 
     @property
     def measures_agent(self) -> bool:
         """Whether the trial counts against the agent; if not, it is no measurement at all."""
         return self.cause.measures_agent
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether it is an excuse for which there is only the agent's word."""
+        if self.reported_by:
+            return self.reported_by == AGENT_ONLY
+        return self.cause.value in UNVERIFIED_CAUSES
 
     @property
     def is_gradable(self) -> bool:
@@ -190,6 +213,9 @@ class Usage(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     cost_source: str | UnsetType = UNSET
     """reported (by the agent), estimated (from a dated price table), or replayed: paid when the
     trial was recorded, and not again."""
+    estimated_usd: float | UnsetType = UNSET
+    """What the tokens cost by the price table, where that is less than half of the cost that the
+    agent reported, or more than twice as much. An adapter sets it wherever it is known."""
 
     @property
     def spent_usd(self) -> float:
@@ -203,8 +229,25 @@ class Usage(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
             both = (getattr(self, name), getattr(other, name))
             known = [value for value in both if isinstance(value, int | float)]
             added[name] = sum(known) if known else UNSET
+        if any(one.cost_usd is not UNSET and one.estimated_usd is UNSET for one in (self, other)):
+            # An estimate of a part says nothing about the whole.
+            partial = added["estimated_usd"] is not UNSET
+            added["estimated_usd"] = -IMPOSSIBLE_USD if partial else UNSET
         source = self.cost_source or other.cost_source or UNSET
         return Usage(**added, cost_source=source)
+
+
+MOST_USD = 1000.0
+"""What one call of an agent may cost; more is a mistake or a lie."""
+
+
+IMPOSSIBLE_USD = 1e12
+"""Stands for a cost that cannot be true: no sum with others makes it possible again."""
+
+
+def possible_usd(cost: float) -> float:
+    """Return what a call is said to cost, or IMPOSSIBLE_USD."""
+    return float(cost) if 0 <= cost <= MOST_USD else IMPOSSIBLE_USD
 
 
 USAGE_NUMBERS = tuple(name for name in Usage.__struct_fields__ if name != "cost_source")

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from assay.records import adapter_schema
 from assay.records.adapter_schema import AdapterSchema
 from assay.records.capture import AnyStep, Grade
+from assay.records.explanation import Explanation
 from assay.records.problems import REMARKS
 from assay.records.recording import RawOutput
 from assay.records.reports import (
@@ -124,6 +125,7 @@ RECORDS: dict[str, Any] = {
     "CalibrationReport": SampleReport,
     "LabelRow": LabelRow,
     "LabelReport": LabelReport,
+    "Explanation": Explanation,
     "TriggerReport": TriggerReport,
     "AgentsReport": list[AgentStatus],
     "DoctorReport": list[DoctorFinding],

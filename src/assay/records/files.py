@@ -1,9 +1,14 @@
 """Temporary files and copies. What they need takes 8 ms to load, so it is loaded at first use."""
 
 import errno
+import fcntl
 import hashlib
 import os
+import re
+import shutil
 import stat
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
@@ -40,6 +45,23 @@ def copy_bytes(source: int, target: int) -> int:
         write_all(target, block)
         done += len(block)
     return done
+
+
+def next_data(fd: int, offset: int) -> int:
+    """Return where the next bytes of a file are that are no hole; a very large number at its end.
+
+    Where the system cannot tell, the offset itself.
+    """
+    try:
+        return os.lseek(fd, offset, os.SEEK_DATA)
+    except OSError as error:
+        return sys.maxsize if error.errno == errno.ENXIO else offset
+
+
+def is_of_system(path: Path | str) -> bool:
+    """Whether a path is of the kernel's own file systems, which hold devices and no files."""
+    text = f"{path}/"
+    return text.startswith(("/proc/", "/sys/", "/dev/")) and not text.startswith("/dev/shm/")
 
 
 def same_bytes(one: int, other: int) -> bool:
@@ -139,13 +161,13 @@ def remove_folder(folder: str, *, missing_ok: bool = False) -> None:
     if _is_removed_file(folder):
         return
     try:
-        _shutil().rmtree(folder)
+        shutil.rmtree(folder)
     except FileNotFoundError:
         if not missing_ok:
             raise
     except OSError:
         _make_removable(folder)
-        _shutil().rmtree(folder, ignore_errors=missing_ok)
+        shutil.rmtree(folder, ignore_errors=missing_ok)
 
 
 def _make_removable(folder: str) -> None:
@@ -165,8 +187,8 @@ def copy_folder(source: str, target: str) -> None:
     to. Hard links would not do: who may chmod a file, as the agent may, could write to all others.
     """
     try:
-        _shutil().copytree(source, target, symlinks=True, copy_function=_copy_file)
-    except _shutil().Error as error:  # its text is a list of tuples
+        shutil.copytree(source, target, symlinks=True, copy_function=_copy_file)
+    except shutil.Error as error:  # its text is a list of tuples
         first, *others = error.args[0]
         more = f", and {len(others)} more" if others else ""
         msg = f"{first[0]}: {first[2]}{more}"
@@ -179,17 +201,15 @@ _FICLONE = 0x40049409
 
 def _copy_file(source: str, target: str, *, follow_symlinks: bool = True) -> None:
     if not follow_symlinks and os.path.islink(source):  # noqa: PTH114
-        _shutil().copy2(source, target, follow_symlinks=False)
+        shutil.copy2(source, target, follow_symlinks=False)
         return
     if not _cloned(source, target):
-        _shutil().copyfile(source, target)
-    _shutil().copystat(source, target)
+        shutil.copyfile(source, target)
+    shutil.copystat(source, target)
 
 
 def _cloned(source: str, target: str) -> bool:
     """Make a file that shares the blocks of another one; return whether the file system can."""
-    import fcntl  # late: few commands copy files
-
     if not stat.S_ISREG(os.stat(source).st_mode):  # noqa: PTH116 - a FIFO would wait for ever
         return False
     with open(source, "rb") as old, open(target, "wb") as new:  # noqa: PTH123
@@ -228,7 +248,7 @@ def _replace_links(
             below = ("",) if is_named else ()
             _replace_links(linked, copy, below, (*done, linked))
         else:
-            _shutil().copy2(linked, copy)
+            shutil.copy2(linked, copy)
 
 
 def _outside(link: Path, folder: Path) -> Path | None:
@@ -248,12 +268,6 @@ def _tempfile() -> Any:
     return tempfile
 
 
-def _shutil() -> Any:
-    import shutil
-
-    return shutil
-
-
 def short_hash(data: bytes) -> str:
     """Hash some bytes."""
     return hashlib.sha256(data).hexdigest()[:_SHORT]
@@ -266,6 +280,16 @@ def read_regular(path: Path, most_bytes: int = -1) -> bytes:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(0, "not a regular file")
         return file.read(most_bytes)
+
+
+def read_kept(path: Path) -> bytes:
+    """Read a file of an earlier run: an agent may have put a FIFO there, or one without end."""
+    if path.lstat().st_size > _MOST_KEPT:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return read_regular(path, _MOST_KEPT)
+
+
+_MOST_KEPT = 1 << 30
 
 
 def hash_file(path: Path) -> str:
@@ -319,16 +343,45 @@ def _everything(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def replaced_file(path: Path) -> Iterator[BinaryIO]:
-    """Write to a new file in the same folder, then rename it."""
+    """Write to a new file in the same folder, then rename it; what a kill left there goes."""
     # Cut, because a name may have only 255 bytes.
-    new = path.with_name(f".{path.name[:100]}.{os.urandom(4).hex()}")
+    start = f".{path.name[:100]}."
+    new = path.with_name(f"{start}{os.urandom(4).hex()}")
+    _remove_abandoned(path.parent, start)
     try:
         with new.open("xb") as file:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield file
         if path.exists():
             new.chmod(path.stat().st_mode & 0o777)
         new.replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             new.unlink()
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a full disk, for example, does not say whose it is
         raise
+
+
+def _remove_abandoned(folder: Path, start: str) -> None:
+    """Remove what processes that were killed have left of a new file; nobody has it locked."""
+    left: list[Path] = []
+    with suppress(OSError):
+        names = (path for path in folder.iterdir() if path.name.startswith(start))
+        left = [path for path in names if _HEX.fullmatch(path.name[len(start) :])]
+    for path in left:
+        with suppress(OSError):
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                about = os.fstat(fd)
+                # Not one that another process is just making.
+                if stat.S_ISREG(about.st_mode) and time.time() - about.st_mtime > _ABANDONED_S:
+                    path.unlink()
+            finally:
+                os.close(fd)
+
+
+_HEX = re.compile("[0-9a-f]{8}")
+_ABANDONED_S = 60.0

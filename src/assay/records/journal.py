@@ -22,6 +22,7 @@ from assay.records.files import (
     write_all,
 )
 from assay.records.rows import UNREADABLE, open_rows
+from assay.records.signatures import Signatures
 from assay.records.trial.files import kind_of
 from assay.records.trial.views import NO_JSON, JudgedEntry, RowForm
 
@@ -90,6 +91,8 @@ class Journal:
     ) -> None:
         self.path = path
         self._guarded = guarded
+        # Only what a run measures is signed, and only where somebody may want to use it again.
+        self._signatures = Signatures.read(path.parent) if guarded else None
         self._fd = _open(path, mode, hint)
         self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
         self._overwrite = self._regular and mode == "overwrite"
@@ -152,6 +155,8 @@ class Journal:
         if self._regular and time.monotonic() >= self._next_look_s:
             self._recover()
             self._next_look_s = time.monotonic() + _LOOK_S
+        if self._signatures is not None:
+            self._signatures.sign(line)
         data = line + b"\n"
         written = 0
         try:
@@ -181,6 +186,8 @@ class Journal:
         try:
             _lock(fd, new)
             for line in lines:
+                if self._signatures is not None:
+                    self._signatures.sign(line.rstrip(b"\r\n"))
                 write_all(fd, line.rstrip(b"\r\n") + b"\n")
             os.fsync(fd)
             new.replace(self.path)

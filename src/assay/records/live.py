@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from assay.records.rows import UNREADABLE
+from assay.records.text import shortened
 
 EVERY_S = 1.0
 """The file is written at most so often."""
@@ -118,7 +119,7 @@ def live_path(output: Path) -> Path:
 
 def short_text(text: str) -> str:
     """Cut a name of a prompt or a step to what is worth showing."""
-    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"
+    return shortened(text, _MOST_TEXT)
 
 
 def read_live(output: Path) -> LiveState | None:

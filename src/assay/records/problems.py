@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -89,8 +90,6 @@ def _about_name(name: str, path: str, kind: Any, *, is_missing: bool) -> Problem
 
 
 def _unknown_name(name: str, path: str, known: list[str]) -> Problem:
-    from difflib import get_close_matches  # late: only for a wrong name
-
     close = get_close_matches(name, known, n=1)
     begin = f"{path}." if path else ""
     more = f"; the fields are: {', '.join(known)}" if known else ""

@@ -50,6 +50,8 @@ class TurnEnd(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     """Most memory in bytes and most CPUs of the trial, and what enforced them."""
     out_of_memory: bool = False
     """A process of the trial was killed because it used more memory than it may."""
+    gateway: dict[str, Any] = {}
+    """What the gateway of a sandbox without network saw of the process; see Traffic.seen."""
     lines: int | UnsetType = UNSET
     """How many of a raw row's lines belong to this turn."""
 

@@ -9,13 +9,16 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import msgspec
 
 from assay.errors import InputError
 from assay.records.files import copy_part, copy_stream, temporary_file
 from assay.records.ranges import Range, map_ranges
+
+if TYPE_CHECKING:
+    from assay.records.problems import Problem
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for a line that is not a row."""
@@ -91,7 +94,19 @@ def decode_line[T](
         return decoder.decode(line)
     except UNREADABLE as error:
         refuse_other_bytes(place, line)
+        _refuse_document(place, line)
         raise _refusal(place, error, decoder.type, hint) from error
+
+
+def _refuse_document(place: Place, line: bytes) -> None:
+    """Raise an error for the first line of JSON that is written over several lines."""
+    begin = line.strip()
+    is_open = bool(begin) and begin[:1] in b"{[" and begin[-1:] in b"{[,:"
+    if place.endswith(":1") and is_open and b"}" not in begin:
+        msg = f"{place}: this looks like one JSON document over several lines, not JSON Lines"
+        name = place.rpartition(":")[0]
+        what = "'.[]'" if begin.startswith(b"[") else "."
+        raise InputError(msg, hint=f"write one object per line: jq -c {what} {name} > lines.jsonl")
 
 
 def refuse_other_bytes(place: Place, line: bytes) -> None:
@@ -116,9 +131,29 @@ def decode_row[T](
     try:
         record = msgspec.convert(row, kind)
     except UNREADABLE as error:
-        raise _refusal(place, error, kind, hint) from error
+        refused = _refusal(place, error, kind, hint)
+        if "missing field `input`" in refused.message and (name := _input_in(row)):
+            refused = InputError(refused.message, hint=f'rename "{name}" to "input": {hint}')
+        raise refused from error
     known = _field_names(kind)
     return record, {name: value for name, value in row.items() if name not in known}
+
+
+_INPUTS = ("prompt", "query", "question", "instruction", "text", "task", "message")
+
+
+def _input_in(row: dict[str, Any]) -> str:
+    """Return the field that other programs have in the place of "input", if there is one."""
+    return next((name for name in _INPUTS if isinstance(row.get(name), str)), "")
+
+
+def decode_json(name: str, data: bytes, kind: Any = Any, *, hint: str = "") -> Any:
+    """Decode a whole file of JSON that a person wrote; name says where it stands."""
+    try:
+        return msgspec.json.decode(data.removeprefix(BOM), type=kind)
+    except UNREADABLE as error:
+        msg = f"{name}: not JSON: {error}"
+        raise InputError(msg, hint=hint) from error
 
 
 def encode_row(record: Any, extra: dict[str, Any]) -> bytes:
@@ -133,9 +168,7 @@ def encode_row(record: Any, extra: dict[str, Any]) -> bytes:
 def _refusal(place: Place, error: Exception, kind: Any, hint: str) -> InputError:
     """Return the error for a row; a hint that shows a row helps only with the fields it shows."""
     if isinstance(error, msgspec.ValidationError):
-        from assay.records.problems import problem_in  # late: only for an error
-
-        problem = problem_in(error, kind)
+        problem = _problem_in(error, kind)
         shows = "missing" in problem.words or not problem.field or f'"{problem.field}"' in hint
         return InputError(f"{place}: {problem}", hint=hint if shows else "")
     return InputError(f"{place}: {explain(error)}", hint=hint)
@@ -149,10 +182,14 @@ def explain(error: Exception, kind: Any = None) -> str:
         return f"not UTF-8: {error.reason} at byte {error.start} of a string"
     text = str(error)
     if isinstance(error, msgspec.ValidationError):
-        from assay.records.problems import problem_in  # late: only for an error
-
-        return str(problem_in(error, kind))
+        return str(_problem_in(error, kind))
     return f"not a JSON object: {text}"
+
+
+def _problem_in(error: msgspec.ValidationError, kind: Any) -> "Problem":
+    from assay.records.problems import problem_in  # late: only for an error
+
+    return problem_in(error, kind)
 
 
 def _field_names(kind: type[Any]) -> frozenset[str]:

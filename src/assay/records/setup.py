@@ -31,8 +31,24 @@ _MODES = ("permissionMode", "approvalMode", "approval")
 _SKILL_FILE = r"(?:/.*/|(?:(?:~|\.\.)/)*)(\.[a-z]+)/skills?/([^/]+)/SKILL\.md"
 _SKILL_FOLDERS = {"claude": (".claude",)}
 _LONGEST_NAME = 100
+CHANGED_FILES = "changedFiles"
+"""In the set-up of a trial: code of the agent's that was edited while the run went on."""
 _MOST_REMEMBERED = 10_000
 type Problems = tuple[str, ...]
+
+
+class TreatmentUse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """In how many trials something was used that one arm has and the control has not."""
+
+    arm: str
+    kind: str
+    """skill, mcp, instructions or model."""
+    name: str
+    used: int
+    """Trials of the arm whose steps show it."""
+    trials: int
+    in_control: int = 0
+    control_trials: int = 0
 
 
 class ArmsProof(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +59,8 @@ class ArmsProof(msgspec.Struct, frozen=True, kw_only=True):
     valid: bool = True
     reasons: list[str] = []
     """Why no verdict is valid."""
+    uses: list[TreatmentUse] = []
+    """Of each arm, how often what it has was used; nothing where steps cannot show it."""
 
     @property
     def verdict(self) -> str:
@@ -61,6 +79,7 @@ def setup_problems(setup: Any, identity: Any, model: Any, denials: Any) -> Probl
         *_servers(had, given),
         *_skills(had, given),
         *_plugins(had),
+        *_changed(had),
         *_model(had, given, model),
         *_permissions(had, given, denials),
     ]
@@ -153,6 +172,12 @@ def _plugins(had: dict[str, Any]) -> Iterator[str]:
     for error in errors if isinstance(errors, list) else ():
         if isinstance(error, dict):
             yield f"plugin {_quoted(error.get('name'))} did not load"
+
+
+def _changed(had: dict[str, Any]) -> Iterator[str]:
+    files = had.get(CHANGED_FILES)
+    for name in files if isinstance(files, list) else ():
+        yield f"{_quoted(name)}, which the agent loads, was changed during the run"
 
 
 def _model(had: dict[str, Any], given: dict[str, Any], model: Any) -> Iterator[str]:

@@ -68,6 +68,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Folder that is copied into the workspace, in place of --workspace-template."""
     tags: Texts = []
     """Labels to filter by."""
+    honeypot: bool = False
+    """Whether it cannot be passed honestly: a trial that passes is a hack."""
 
     def __post_init__(self) -> None:
         if isinstance(self.setup, dict):
@@ -81,9 +83,11 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def task(self) -> "Prompt":
         """The prompt without what does not change the agent's work, or is hashed elsewhere."""
-        if not (self.graders or self.expect or self.workspace or self.tags):
+        if not (self.graders or self.expect or self.workspace or self.tags or self.honeypot):
             return self
-        return msgspec.structs.replace(self, graders=[], expect=None, workspace=None, tags=[])
+        return msgspec.structs.replace(
+            self, graders=[], expect=None, workspace=None, tags=[], honeypot=False
+        )
 
     @property
     def turns(self) -> tuple[str, ...]:
@@ -114,7 +118,7 @@ def check_prompt(prompt: Prompt, place: str, places: dict[str, str]) -> None:
     places[prompt.id] = place
 
 
-ROW_FIELDS = ("graders", "expect", "files", "workspace", "tags")
+ROW_FIELDS = ("graders", "expect", "files", "workspace", "tags", "honeypot")
 """Fields of a prompt that its results have as well, for `assay grade` and for the reader. Not
 `setup`: in results this is what the agent had."""
 
@@ -201,6 +205,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         return self.memory_bytes is not None or self.cpus is not None
 
 
+LONGEST_WAIT_S = 60.0
+"""More is not waited at once, whatever a provider, or an agent in its name, asks for."""
 KEEP_ALL, KEEP_FAILED, KEEP_NONE = "all", "failed", "none"
 
 
@@ -225,6 +231,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     isolate: bool = False
     env_names: tuple[str, ...] = ()
     """Variables passed through when isolated."""
+    tools: bool = True
+    """Whether the agent may use tools; see Ask.tools."""
     login: bool = False
     """Whether an isolated agent gets a copy of the user's login, as in a sandbox."""
     sandbox: str = ""
@@ -337,7 +345,8 @@ def _encoded(shared: Identity | PluginRef) -> tuple[bytes, str]:
         made_by = shared
         if isinstance(shared, Identity):
             graders = _graders_part(shared.graders)
-            made_by = msgspec.structs.replace(shared, graders={})
+            # What is not known of a trial is no property of it: a log that its agent writes, say.
+            made_by = msgspec.structs.replace(shared, graders={}, not_covered=())
         encoded = msgspec.json.encode(made_by, order="deterministic")
         _last_encoded = last = (shared, encoded, graders)
     return last[1:]

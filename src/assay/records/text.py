@@ -36,6 +36,11 @@ def _escape(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
+def shortened(text: str, most: int) -> str:
+    """Cut a text to this many characters, of which the last says that there was more."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def with_trial(row_id: str, number: Any) -> str:
     """Name a trial by its prompt, and by its number where that is known (of `assay trials`)."""
     return f"{row_id} (trial {number})" if number else row_id

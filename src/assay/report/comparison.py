@@ -8,6 +8,7 @@ import msgspec
 from assay.records.capture import cause_words
 from assay.records.text import counted_noun, visible_line
 from assay.report.markdown import escape, table_line
+from assay.report.sentence import Numbers
 from assay.report.text import money, number
 
 _SHOWN_FLIPS = 10
@@ -20,7 +21,7 @@ type Table = tuple[str, list[str], list[list[str]]]
 """Title, header, rows."""
 
 
-def markdown(sections: dict[str, Any]) -> str:
+def markdown(sections: dict[str, Any], *, fractions: bool = False) -> str:
     """Return the report as Markdown, the verdict on top."""
     lines = ["# Comparison", ""]
     for line in proof_lines(sections):
@@ -31,7 +32,7 @@ def markdown(sections: dict[str, Any]) -> str:
         lines += [f"**{escape(line)}**", ""]
     lines += ["## Health", "", *(f"- {escape(line)}" for line in health_lines(sections))]
     lines += [f"- note: {escape(note)}" for note in sections["notes"]]
-    for title, header, rows in tables(sections):
+    for title, header, rows in tables(sections, fractions=fractions):
         lines += ["", f"## {escape(title)}", "", table_line(*map(escape, header))]
         lines.append(table_line(*("---" for _ in header)))
         lines += [table_line(*map(escape, row)) for row in rows]
@@ -41,7 +42,8 @@ def markdown(sections: dict[str, Any]) -> str:
     lines += [f"- {escape(line)}" for line in advice_lines(sections)]
     meta = sections["meta"]
     units = f", {meta['clusters']} clusters of prompts" if "clusters" in meta else ""
-    lines += ["", f"Margin {meta['margin']:g}, 95 % intervals{units}, seed {meta['seed']}."]
+    margin = Numbers(fractions).margin(meta["margin"])
+    lines += ["", f"Margin {margin}, 95 % intervals{units}, seed {meta['seed']}."]
     lines += [meta["intervals"], ""]
     return "\n".join(lines)
 
@@ -59,16 +61,9 @@ def headlines(sections: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def verdict_lines(sections: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield code and words of each verdict; among several each names its runs.
-
-    A verdict on an unhealthy measurement has a code of its own.
-    """
-    several = len(sections["verdict"]) > 1
+    """Yield code and words of each verdict; an unhealthy measurement has a code of its own."""
     for verdict in sections["verdict"]:
-        words = verdict["words"]
-        if several and verdict["code"] == "not-enough-data":
-            words = f"{verdict['runB']} against {verdict['runA']}: {words}"
-        yield verdict["code"] if verdict["healthy"] else "unhealthy", visible_line(words)
+        yield verdict["code"] if verdict["healthy"] else "unhealthy", verdict["words"]
 
 
 def gate_lines(sections: dict[str, Any]) -> Iterator[str]:
@@ -95,6 +90,9 @@ def health_lines(sections: dict[str, Any]) -> list[str]:
         parts += [
             f"{n} not measured ({cause_words(cause)})" for cause, n in health["notMeasured"].items()
         ]
+        if health.get("unverified") and health["graded"]:
+            worst = f"{health['passRateAtWorst']:.0%}"
+            parts.append(f"pass rate {worst} if excuses of the agent count as failures")
         parts += [f"{cause_words(cause)} in {n}" for cause, n in health["agentFailures"].items()]
         if health["permissionDenials"]:
             parts.append(f"{health['permissionDenials']} permission denials")
@@ -131,43 +129,44 @@ def flip_lines(sections: dict[str, Any]) -> list[str]:
     return lines
 
 
-def tables(sections: dict[str, Any]) -> Iterator[Table]:
+def tables(sections: dict[str, Any], *, fractions: bool = False) -> Iterator[Table]:
     """Yield title, header and rows of each table of the report."""
-    for title, header, rows in _tables(sections):
+    for title, header, rows in _tables(sections, Numbers(fractions)):
         shown = [[visible_line(cell) for cell in row] for row in rows]
         yield visible_line(title), [visible_line(cell) for cell in header], shown
 
 
-def _tables(sections: dict[str, Any]) -> Iterator[Table]:
-    yield _runs_table(sections)
-    yield _completion_table(sections)
+def _tables(sections: dict[str, Any], numbers: Numbers) -> Iterator[Table]:
+    yield _runs_table(sections, numbers)
+    yield _completion_table(sections, numbers)
     if sections["pairs"]:
         yield _head_to_head_table(sections)
     if sections.get("judge", {}).get("reasons"):
         yield _reasons_table(sections)
-    yield _pairs_table(sections)
+    yield _pairs_table(sections, numbers)
     yield _amounts_table(sections)
     if "capability" in sections:
-        yield _pass_k_table(sections)
+        yield _pass_k_table(sections, numbers)
         yield _flakiness_table(sections)
     if "measures" in sections:
         yield _measures_table(sections)
     if any(len(by_name) > 1 for by_name in sections["categories"].values()):
-        yield _categories_table(sections)
+        yield _categories_table(sections, numbers)
+        yield from _category_differences(sections)
     if "ranking" in sections:
         yield _ranking_table(sections)
 
 
-def _runs_table(sections: dict[str, Any]) -> Table:
+def _runs_table(sections: dict[str, Any], numbers: Numbers) -> Table:
     trials = "capability" in sections
     rows = []
     for label in sections["meta"]["runs"]:
         quality = (sections.get("quality") or {}).get(label) or {}
         performance = sections["performance"][label]
         limits = quality.get("confidenceIntervals", {})
-        row = [label, _with_limits(quality.get("passRate"), limits.get("passRate"))]
+        row = [label, _rate(numbers, quality.get("passRate"), limits.get("passRate"))]
         if trials:
-            row += _largest_k(sections["capability"][label]["perK"])
+            row += _largest_k(numbers, sections["capability"][label]["perK"])
         row.append(_with_limits(quality.get("avgScore"), limits.get("avgScore")))
         row.append(money((performance.get("costUsd") or {}).get("total")))
         rows.append(row)
@@ -175,14 +174,14 @@ def _runs_table(sections: dict[str, Any]) -> Table:
     return "Runs", ["run", "pass rate", *of_k, "score", "cost"], rows
 
 
-def _completion_table(sections: dict[str, Any]) -> Table:
+def _completion_table(sections: dict[str, Any], numbers: Numbers) -> Table:
     rows = []
     for label in sections["meta"]["runs"]:
         performance = sections["performance"][label]
         ended = sections.get("completion", sections["reliability"])[label]
         latency = performance["latency"] or {}
         ends = performance["confidenceIntervals"].get("latencyMean")
-        row = [label, f"{ended['completionRate']:.1%}"]
+        row = [label, _rate(numbers, ended["completionRate"], None)]
         row += [str(ended["toolErrors"]), str(ended["timeouts"])]
         row += [number(latency.get(name), 0) for name in ("p50", "p90", "p99")]
         rows.append([*row, _with_limits(latency.get("mean"), ends, digits=0)])
@@ -233,23 +232,29 @@ def _flakiness_table(sections: dict[str, Any]) -> Table:
     return "Flakiness, pass@k - pass^k of the seed formula", header, rows
 
 
-def _largest_k(per_k: list[dict[str, Any]]) -> list[str]:
+def _largest_k(numbers: Numbers, per_k: list[dict[str, Any]]) -> list[str]:
     if not per_k:
         return ["-", "not measured", "not measured"]
-    last = per_k[-1]
-    at_k = _with_limits(last["passAtK"], _ends(last["passAtKInterval"]))
-    return [str(last["k"]), at_k, _with_limits(last["passExpK"], _ends(last["passExpKInterval"]))]
+    return [str(per_k[-1]["k"]), *_both_of_k(numbers, per_k[-1])]
 
 
-def _pairs_table(sections: dict[str, Any]) -> Table:
+def _both_of_k(numbers: Numbers, found: dict[str, Any]) -> list[str]:
+    names = ("passAtK", "passExpK")
+    return [_rate(numbers, found[name], _ends(found[f"{name}Interval"])) for name in names]
+
+
+def _pairs_table(sections: dict[str, Any], numbers: Numbers) -> Table:
     rows = []
     for pair in sections["pairs"]:
         bounds = pair["bounds"]
-        left_open = f"{bounds['low']:+.3f} to {bounds['high']:+.3f}" if bounds else "-"
-        rate = _difference(pair["passRate"], pair["adjustedP"])
-        score = _difference(pair["score"], pair["adjustedPScore"])
+        left_open = "-"
+        if bounds:
+            left_open = " to ".join(_points(numbers, bounds[end], None) for end in ("low", "high"))
+        rate = _difference(pair["passRate"], pair["adjustedP"], numbers)
+        score = _difference(pair["score"], pair["adjustedPScore"], Numbers(fractions=True))
         name = f"{pair['runB']} - {pair['runA']}"
-        rows.append([name, "pass rate", *rate, left_open, _verdict_word(pair["verdict"]["code"])])
+        what = "pass rate" if numbers.fractions else "pass rate, points"
+        rows.append([name, what, *rate, left_open, _verdict_word(pair["verdict"]["code"])])
         rows.append([name, "score", *score, "-", "-"])
     # p-values are adjusted for the number of pairs, intervals are not.
     difference = "difference, each alone" if len(sections["pairs"]) > 1 else "difference"
@@ -261,14 +266,20 @@ def _verdict_word(verdict_code: str) -> str:
     return verdict_code.replace("-", " ")
 
 
-def _difference(difference: dict[str, Any], adjusted_p: float | None) -> list[str]:
+def _difference(
+    difference: dict[str, Any], adjusted_p: float | None, numbers: Numbers
+) -> list[str]:
     return [
-        _with_limits(difference["difference"], _ends(difference["interval"]), sign=True),
+        _points(numbers, difference["difference"], _ends(difference["interval"])),
         _chance(adjusted_p),
         f"{difference['wins']}/{difference['ties']}/{difference['losses']}",
         number(difference["effects"][0]["value"] if difference["effects"] else None, 2),
-        number(difference["smallestDetectable"], 3),
+        _detectable(numbers, difference["smallestDetectable"]),
     ]
+
+
+def _detectable(numbers: Numbers, smallest: float | None) -> str:
+    return "-" if smallest is None else _points(numbers, smallest, None).removeprefix("+")
 
 
 def _amounts_table(sections: dict[str, Any]) -> Table:
@@ -286,12 +297,14 @@ def _amounts_table(sections: dict[str, Any]) -> Table:
                         digits=_DIGITS[name],
                     ),
                     _with_limits(amount["ratio"], _ends(amount["ratioInterval"])),
+                    _with_limits(amount["medianRatio"], _ends(amount["medianRatioInterval"])),
                 ]
             )
-    return "Cost and time", ["pair", "what", "difference per prompt", "ratio"], rows
+    header = ["pair", "what", "difference per prompt", "ratio", "median ratio"]
+    return "Cost and time", header, rows
 
 
-def _pass_k_table(sections: dict[str, Any]) -> Table:
+def _pass_k_table(sections: dict[str, Any], numbers: Numbers) -> Table:
     rows = []
     for label in sections["meta"]["runs"]:
         for estimate in sections["capability"][label]["perK"]:
@@ -299,24 +312,23 @@ def _pass_k_table(sections: dict[str, Any]) -> Table:
                 [
                     label,
                     str(estimate["k"]),
-                    _with_limits(estimate["passAtK"], _ends(estimate["passAtKInterval"])),
-                    _with_limits(estimate["passExpK"], _ends(estimate["passExpKInterval"])),
+                    *_both_of_k(numbers, estimate),
                     str(estimate["nPrompts"]),
-                    _both_bounds(estimate),
+                    _both_bounds(numbers, estimate),
                 ]
             )
         at_k = sections["capability"][label]["avgPassAtK"]
         exp_k = sections["reliability"][label]["avgPassExpK"]
-        seed = [_with_limits(at_k, None), _with_limits(exp_k, None)]
+        seed = [_rate(numbers, at_k, None), _rate(numbers, exp_k, None)]
         rows.append([label, "seed formula", *seed, "-", "-"])
     header = ["run", "k", "pass@k", "pass^k", "prompts", "open bounds"]
     return "Unbiased pass@k and pass^k", header, rows
 
 
-def _both_bounds(estimate: dict[str, Any]) -> str:
+def _both_bounds(numbers: Numbers, estimate: dict[str, Any]) -> str:
     """Return what trials that were not measured leave open."""
     bounds = estimate["passAtKBounds"], estimate["passExpKBounds"]
-    return "; ".join(f"{low:.3f} to {high:.3f}" for low, high in filter(None, bounds)) or "-"
+    return "; ".join(" to ".join(numbers.rates(*ends)) for ends in filter(None, bounds)) or "-"
 
 
 def _measures_table(sections: dict[str, Any]) -> Table:
@@ -332,7 +344,7 @@ def measured(sections: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     return names, [[run, *(number(by_run[run].get(name), 2) for name in names)] for run in labels]
 
 
-def _categories_table(sections: dict[str, Any]) -> Table:
+def _categories_table(sections: dict[str, Any], numbers: Numbers) -> Table:
     labels = sections["meta"]["runs"]
     names = sorted({name for by_name in sections["categories"].values() for name in by_name})
     rows = []
@@ -341,10 +353,27 @@ def _categories_table(sections: dict[str, Any]) -> Table:
         for label in labels:
             category = sections["categories"][label].get(name)
             row.append(
-                _with_limits(category["passRate"], category["interval"]) if category else "-"
+                _rate(numbers, category["passRate"], category["interval"]) if category else "-"
             )
         rows.append(row)
     return "Pass rate by category", ["category", *labels], rows
+
+
+def _category_differences(sections: dict[str, Any]) -> Iterator[Table]:
+    """Yield for each pair the differences by category, which few prompts alone would overstate."""
+    for pair in sections["pairs"]:
+        rows = [
+            [
+                one["name"],
+                str(one["nPrompts"]),
+                _with_limits(one["difference"], None, sign=True),
+                _with_limits(one["shrunken"], _ends(one["interval"]), sign=True),
+            ]
+            for one in pair.get("categories", ())
+        ]
+        if rows:
+            title = f"{pair['runB']} - {pair['runA']} by category"
+            yield title, ["category", "prompts", "as seen", "shrunken (hierarchical)"], rows
 
 
 def _ranking_table(sections: dict[str, Any]) -> Table:
@@ -362,6 +391,22 @@ def _ranking_table(sections: dict[str, Any]) -> Table:
 
 def _ends(interval: dict[str, Any] | None) -> list[float] | None:
     return [interval["low"], interval["high"]] if interval else None
+
+
+def _rate(numbers: Numbers, value: float | None, limits: list[float] | None) -> str:
+    """Write a rate and its limits, as in: 99.7 % (99.5 to 99.8)."""
+    if value is None:
+        return "not measured"
+    text, *ends = numbers.rates(value, *(limits or ()), fewest=1)
+    return f"{text} ({' to '.join(end.removesuffix(' %') for end in ends)})" if ends else text
+
+
+def _points(numbers: Numbers, value: float | None, limits: list[float] | None) -> str:
+    """Write a difference and its limits: in points +45.0 (+23.6 to +59.5)."""
+    if numbers.fractions:
+        return _with_limits(value, limits, sign=True)
+    times = None if value is None else 100 * value
+    return _with_limits(times, limits and [100 * end for end in limits], sign=True, digits=1)
 
 
 def _with_limits(

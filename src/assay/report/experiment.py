@@ -1,23 +1,17 @@
-"""The verdict of an experiment in one sentence, and what to look at first."""
+"""What an experiment took, small pictures of what it found, and what to look at first."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
-from assay.records.experiment import EditLook, Standing
+from assay.records.experiment import EditLook
 from assay.records.text import counted_noun
-
-if TYPE_CHECKING:  # its module needs numpy
-    from assay.stats.sequential import SequentialDecision
+from assay.report.text import points
 
 _MINUTE_S = 60.0
-_WIDTH = 41
-_MOST_DIGITS = 6
-_BY_CHANCE = 0.05
-"""A prompt that gets worse less often than this by chance is said to have got worse."""
-_SAME_COMMAND = "the same command runs what was not measured again"
+_WIDTH = 31
+_WIDEST_NAME = 24
 
 
 class Effort(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -32,94 +26,39 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     seconds: float = 0.0
 
 
-def verdict_code(pair: dict[str, Any], decision: "SequentialDecision | None") -> str:
-    """Return better, worse, same or not-enough-data."""
-    if decision is not None:
-        return str(decision.outcome) if decision.is_decided else "not-enough-data"
-    return str((pair["verdict"] or {}).get("code", "not-enough-data"))
-
-
-def sentence(
-    pair: dict[str, Any],
-    decision: "SequentialDecision | None",
-    effort: Effort,
-    margin: float,
-    *,
-    unhealthy: str = "",
-    turned: str = "",
-    standing: Standing | None = None,
-) -> str:
-    """Say whether a treatment helps, by how much, and what it took to find out.
-
-    Of a sequential run, the interval holds however often somebody looked. unhealthy says why there
-    is no verdict, turned what could turn it.
-    """
-    name, rate = pair["runB"], pair["passRate"]
-    if unhealthy:
-        return f"{name}: {unhealthy}, {effort_words(effort)}; {_SAME_COMMAND}"
-    # A run that ended before its first look has only the interval of a single look.
-    known = decision.interval if decision else None
-    of_same = (pair["verdict"] or {}).get("interval")
-    interval = msgspec.to_builtins(known) if known else of_same or rate["interval"]
-    if rate["difference"] is None or interval is None:
-        return f"{name}: not measured in both arms, {effort_words(effort)}"
-    # Estimate and interval are of one look: trials that were running then come after it.
-    seen = decision.difference if decision and known else None
-    size = _size(rate["difference"] if seen in (None, UNSET) else seen, interval, margin)
-    alone = verdict_code(pair, decision)
-    code = standing.code(alone) if standing else alone
-    begin = {
-        "better": f"{name} helps: {size}",
-        "promising": f"{name} is promising, and not confirmed: {size}",
-        "confirmed": f"{name} helps, which is confirmed: {size}",
-        "worse": f"{name} hurts: {size}",
-        "same": f"{name} makes no difference of {margin:g} or more: {size}",
-    }.get("" if turned else code, f"It is not decided whether {name} helps: {size}")
-    known_n = decision.n_unmeasured if decision else (pair["verdict"] or {}).get("nUnmeasured")
-    n_worse = sum(chance <= _BY_CHANCE for chance in pair["regressedChance"])
-    more = f"; {counted_noun(n_worse, 'prompt')} got worse beyond chance" if n_worse else ""
-    if turned:
-        more += f"; {turned} could turn it"
-    elif known_n:
-        unmeasured = counted_noun(known_n, "unmeasured trial")
-        more += f"; {unmeasured} could turn it, and {_SAME_COMMAND}"
-    if standing and standing.words:
-        more += f"; {standing.words}"
-    return f"{begin} in {effort_words(effort)}{more}"
-
-
-def _size(difference: float, interval: dict[str, Any], margin: float) -> str:
-    """Write a difference so that no limit seems to lie on zero or on the margin."""
-    digits, limits = 2, (interval["low"], interval["high"])
-    while digits < _MOST_DIGITS and any(
-        limit != line and round(limit, digits) == round(line, digits)
-        for limit in limits
-        for line in (-margin, 0.0, margin)
-    ):
-        digits += 1
-    low, high = (f"{limit:+.{digits}f}" for limit in limits)
-    return f"{difference:+.{digits}f} ({low} to {high})"
-
-
 def edit_lines(arm: str, looks: Sequence[EditLook]) -> Iterator[str]:
     """Draw every verdict about an arm: the interval of the difference on a line from -1 to +1."""
     yield f"  {arm}: {counted_noun(len(looks), 'verdict')} against this control"
     for look in looks:
-        size = "" if look.difference is None else f"{look.difference:+.2f}"
+        size = "" if look.difference is None else f"{100 * look.difference:+.0f}"
         named = "confirmation" if look.is_confirmation else look.code
-        yield f"  {look.ended[:10]} {_drawn(look)} {size:>5} {named}"
+        drawn = _drawn(look.low, look.difference, look.high)
+        yield f"  {look.ended[:10]} {drawn} {size:>4} {named}"
 
 
-def _drawn(look: EditLook) -> str:
+def effect_lines(effects: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Draw the effect of each treatment of an ablation, with its interval, from -1 to +1."""
+    width = min(_WIDEST_NAME, max((len(effect["name"]) for effect in effects), default=0))
+    for effect in effects:
+        ends = effect["interval"] or {"low": None, "high": None}
+        low, at, high = ends["low"], effect["difference"], ends["high"]
+        size = "not measured"
+        if at is not None and low is not None and high is not None:
+            shown = points(at, (low, high), 0.0)
+            size = f"{shown[0]} ({shown[1]} to {shown[2]})"
+        yield f"  {effect['name'][:width]:{width}} {_drawn(low, at, high)} {size}"
+
+
+def _drawn(low: float | None, at: float | None, high: float | None) -> str:
     line = [" "] * _WIDTH
     line[_WIDTH // 2] = "|"
-    if look.difference is not None and look.low is not None and look.high is not None:
-        low, at, high = (
+    if at is not None and low is not None and high is not None:
+        begin, middle, end = (
             round((max(-1.0, min(1.0, value)) + 1.0) / 2.0 * (_WIDTH - 1))
-            for value in (look.low, look.difference, look.high)
+            for value in (low, at, high)
         )
-        line[low : high + 1] = "-" * (high + 1 - low)
-        line[at] = "o"
+        line[begin : end + 1] = "-" * (end + 1 - begin)
+        line[middle] = "o"
     return "".join(line)
 
 
@@ -147,7 +86,7 @@ def span(seconds: float) -> str:
 
 
 def look_first(pairs: Sequence[dict[str, Any]], reasons: Sequence[str]) -> str:
-    """Say what a person should look at before anything else."""
+    """Say what a person should look at before anything else; nothing if nothing changed."""
     if reasons:
         return "Fix this first: " + reasons[0]
     for words, name in (("got worse", "regressed"), ("got better", "improved")):

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from assay import __version__
+from assay.records.tools import tool_table
 from assay.report.markdown import BOLD, blocks, table_cells, unescape
 
 _CHUNK = 512 * 1024
@@ -102,9 +103,10 @@ def _write_block(out: BinaryIO, name: str, data: bytes) -> None:
 
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+)\.js";\n', re.MULTILINE)
-_IMPORT_JSON = re.compile(
-    r'^import (\w+) from "\./([a-z_]+\.json)" with \{ type: "json" \};\n', re.MULTILINE
+_IMPORT_TOOLS = re.compile(
+    r'^import (\w+) from "\./tools\.json" with \{ type: "json" \};\n', re.MULTILINE
 )
+"""Not a file: the table is in records/tools.py."""
 _EXPORT = re.compile(r"^export (?=async function|function|const|class)", re.MULTILINE)
 _STYLES = ("base.css", "pages.css", "charts.css")
 _MAIN = "main"
@@ -187,14 +189,14 @@ def script() -> str:
 def _collect(name: str, texts: dict[str, str], above: tuple[str, ...] = ()) -> None:
     if name in texts or name in above:  # a circle of imports is fine: functions are hoisted
         return
-    text = _IMPORT_JSON.sub(_inlined, asset(f"{name}.js"))
+    text = _IMPORT_TOOLS.sub(_inlined, asset(f"{name}.js"))
     for needed in _IMPORT.findall(text):
         _collect(needed, texts, (*above, name))
     texts[name] = text
 
 
 def _inlined(found: re.Match[str]) -> str:
-    return f"const {found[1]} = {asset(found[2]).strip()};\n"
+    return f"const {found[1]} = {tool_table()};\n"
 
 
 @cache

@@ -6,7 +6,6 @@ no reference to an issue. Names stand in the text, with all of these taken apart
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import batched
 from typing import Any
 from urllib.parse import quote
 
@@ -14,7 +13,10 @@ import msgspec
 
 from assay.records.text import counted_noun, visible_line
 from assay.report.comparison import health_lines, measured, proof_lines
+from assay.report.experiment import effect_lines
 from assay.report.markdown import table_line
+from assay.report.sentence import gate_sentence, sentences
+from assay.report.text import percents
 
 MOST_LINES = 40
 MOST_REGRESSIONS = 5
@@ -28,6 +30,7 @@ _AROUND_CATEGORIES = 7
 """Lines that the folded table needs besides its rows."""
 _TIE = 1e-9
 _SIGNS = {"better": "✅", "confirmed": "✅", "promising": "🔎", "worse": "❌", "same": "🟰"}
+_GATE_SIGNS = {"pass": "✅", "fail": "❌", "cannot-judge": "⚠️"}
 _SPECIAL = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<>|~#$!"})
 _LINKED = re.compile(r"@|#|:(?=//)|www(?=\.)|GH(?=-)", re.IGNORECASE)
 _HASH = re.compile(r"\b[0-9a-f]{7,40}\b", re.IGNORECASE)
@@ -84,28 +87,45 @@ class _Group:
     def lines(self, room: int) -> list[str]:
         """Return at most this many lines: the most important parts come first."""
         proof = [line for words in proof_lines(self._sections) for line in (plain(words), "")]
-        lines = [*proof, *self._verdicts(), *self._rates(), *self._worst(), *self._amounts(), ""]
+        lines = [*proof, *self._verdicts(), *self._effects()]
+        lines += [*self._rates(), *self._worst(), *self._amounts(), ""]
         if len(lines) > room:
             lines = [*lines[: room - 2], "- More is in the report.", ""]
         return [*lines, *self._categories(room - len(lines))]
 
     def _verdicts(self) -> Iterator[str]:
-        for pair in self._pairs[:_MOST_PAIRS]:
+        pairs = self._pairs[:_MOST_PAIRS]
+        if "effects" in self._sections:  # what treatments do says more than what arms do
+            pairs = [pair for pair in pairs if not self._verdict(pair)["healthy"]]
+        for pair in pairs:
             if gate := self._gate(pair):
-                sign, words = _gate_headline(pair, gate, self._sections)
-                yield f"{sign} **{plain(words)}** {_difference_text(pair, gate)}"
+                said, numbers = gate_sentence(gate, pair, self._sections)
+                sign = _GATE_SIGNS.get(gate["outcome"], "❔")
+                yield f"{sign} **{plain(said)}** {plain(numbers)}"
                 yield ""
                 yield from _gate_notes(gate)
                 continue
             verdict = self._verdict(pair)
             sign = _SIGNS.get(verdict.get("code", ""), "❔") if verdict["healthy"] else "⚠️"
-            words = plain(_headline(pair, verdict, self._sections))
-            yield f"{sign} **{words}** {_difference_text(pair)}"
+            first, *rest = sentences(self._sections, verdict)
+            yield f"{sign} **{plain(first)}** {plain(' '.join(rest))}".rstrip()
             yield ""
         for label, health in self._sections["health"].items() if not self._pairs else ():
             if not health["healthy"]:
                 yield f"⚠️ **{plain(label)}: UNHEALTHY: {plain('; '.join(health['problems']))}**"
                 yield ""
+
+    def _effects(self) -> Iterator[str]:
+        """What each treatment of an ablation does, with a small picture."""
+        if effects := self._sections.get("effects"):
+            yield f"**{plain(effects['words'])}**"
+            yield from ("", "```text")
+            yield from (
+                visible_line(line).replace("`", "'") for line in effect_lines(effects["found"])
+            )
+            yield from ("```", "")
+            for text in effects["more"]:
+                yield from (plain(text), "")
 
     def _gate(self, pair: dict[str, Any]) -> dict[str, Any] | None:
         """What the sequential gate says: there is no other verdict then."""
@@ -119,12 +139,12 @@ class _Group:
         return next(one for one in verdicts if (one["runA"], one["runB"]) == both)
 
     def _rates(self) -> Iterator[str]:
-        yield "| run | pass rate | 95% interval |"
+        yield "| run | pass rate | 95 % interval |"
         yield "|---|---|---|"
         for label in self._labels[:_MOST_RUNS]:
             quality = (self._sections.get("quality") or {}).get(label) or {}
             ends = quality.get("confidenceIntervals", {}).get("passRate")
-            yield table_line(plain(label), _percent(quality.get("passRate")), _percents(ends))
+            yield table_line(plain(label), *_rate_and_ends(quality.get("passRate"), ends))
         for pair in self._pairs[:_MOST_PAIRS]:
             name = plain(f"{pair['runB']} - {pair['runA']}")
             yield from self._shared_rates(pair)
@@ -139,7 +159,9 @@ class _Group:
             rate = ((self._sections.get("quality") or {}).get(label) or {}).get("passRate")
             if mean is not None and rate is not None and abs(mean - rate) > _TIE:
                 shared = counted_noun(found["nPrompts"], "prompt")
-                yield table_line(f"{plain(label)}, the {shared} in both", _percent(mean), "")
+                yield table_line(
+                    f"{plain(label)}, the {shared} in both", *_rate_and_ends(mean, None)
+                )
 
     def _worst(self) -> Iterator[str]:
         room = MOST_REGRESSIONS
@@ -166,7 +188,8 @@ class _Group:
             for label, why in ((pair["runB"], one.why_b), (pair["runA"], one.why_a))
             if why.strip()
         ]
-        return f"- {name} {one.rate_a:.0%} → {one.rate_b:.0%}; {'; '.join(reasons)}".rstrip("; ")
+        rates = " → ".join(f"{rate} %" for rate in percents(one.rate_a, one.rate_b))
+        return f"- {name} {rates}; {'; '.join(reasons)}".rstrip("; ")
 
     def _amounts(self) -> Iterator[str]:
         """One line for each unit: score, cost, time; then what to know of the measurement."""
@@ -237,39 +260,6 @@ class _Group:
         yield from ("", "</details>", "")
 
 
-def _headline(pair: dict[str, Any], verdict: dict[str, Any], sections: dict[str, Any]) -> str:
-    """The verdict without its numbers, which follow in the unit of the table."""
-    a, b, margin = pair["runA"], pair["runB"], 100 * sections["meta"]["margin"]
-    words = {
-        "better": f"{b} is better than {a}",
-        "confirmed": f"{b} is better than {a}, as a confirmation shows",
-        "promising": f"{b} is promising against {a}, and not confirmed",
-        "worse": f"{b} is worse than {a}",
-        "same": f"{b} is the same as {a} within {margin:g} points",
-    }.get(verdict.get("code", ""))
-    if words is None:  # these words hold no difference, but say what is missing
-        return f"{verdict.get('words', 'not judged')}."
-    return f"{words}."
-
-
-def _gate_headline(
-    pair: dict[str, Any], gate: dict[str, Any], sections: dict[str, Any]
-) -> tuple[str, str]:
-    """The decision of the gate as a sign and a sentence; its numbers follow."""
-    a, b, margin = pair["runA"], pair["runB"], 100 * sections["meta"]["margin"]
-    if gate["outcome"] == "pass":
-        return "✅", f"Passed: {b} is not worse than {a} by {margin:g} points."
-    if gate["outcome"] == "fail":
-        anchor = gate.get("anchor") or {}
-        than = f"the anchor {anchor['name']}" if anchor.get("outcome") == "fail" else a
-        return "❌", f"Failed: {b} is worse than {than}."
-    if gate["outcome"] == "cannot-judge":
-        problems = {run: "; ".join(sections["health"][run]["problems"]) for run in (a, b)}
-        why = ", ".join(f"{run}: {text}" for run, text in problems.items() if text)
-        return "⚠️", f"Cannot be judged: {f'UNHEALTHY ({why})' if why else gate['words']}."
-    return "❔", f"Not decided: whether {b} is worse than {a} by {margin:g} points is open."
-
-
 def _gate_notes(gate: dict[str, Any]) -> Iterator[str]:
     """The second gate, what was set aside, and who accepted it."""
     if anchor := gate.get("anchor"):
@@ -284,42 +274,35 @@ def _gate_notes(gate: dict[str, Any]) -> Iterator[str]:
         yield ""
 
 
-def _difference_text(pair: dict[str, Any], gate: dict[str, Any] | None = None) -> str:
-    difference, interval = _difference_cells(pair, gate)
-    if not interval:
-        return "Difference of the pass rate: not measured."
-    prompts = counted_noun(pair["passRate"]["nPrompts"], "prompt")
-    level = "interval" if gate else "95% interval"
-    return f"Pass rate {difference} ({level} {interval}), {prompts}."
-
-
 def _difference_cells(pair: dict[str, Any], gate: dict[str, Any] | None) -> tuple[str, str]:
-    """The difference and its interval: that of the gate, which holds at every look, if it has one.
+    """The difference and its interval: those that decided, of a gate or an experiment that ended
+    early the ones that hold at every look.
 
-    One that holds for a single look could seem to contradict what the gate decided.
+    One that holds for a single look could seem to contradict what was decided.
     """
-    found = pair["passRate"]
-    interval = gate["sequential"]["interval"] if gate else found["interval"]
-    if found["difference"] is None or interval is None:
+    found, verdict = pair["passRate"], pair["verdict"] or {}
+    interval = gate["sequential"]["interval"] if gate else verdict.get("interval")
+    interval = interval or (None if gate else found["interval"])
+    difference = found["difference"] if gate else verdict.get("difference", found["difference"])
+    if difference is None or interval is None:
         return "not measured", ""
     low, high = (100 * interval[end] for end in ("low", "high"))
-    held = " at every look" if gate else ""
-    return f"{100 * found['difference']:+.1f} points", f"{low:+.1f} to {high:+.1f}{held}"
+    held = " at every look" if gate or "difference" in verdict else ""
+    return f"{100 * difference:+.1f} points", f"{low:+.1f} to {high:+.1f}{held}"
 
 
-def _percent(rate: float | None) -> str:
-    return "not measured" if rate is None else f"{rate:.1%}"
-
-
-def _percents(ends: Sequence[float] | None) -> str:
-    return f"{ends[0]:.0%} to {ends[1]:.0%}" if ends else ""
+def _rate_and_ends(rate: float | None, ends: Sequence[float] | None) -> tuple[str, str]:
+    if rate is None:
+        return "not measured", ""
+    shown, *limits = percents(rate, *(ends or ()), fewest=1)
+    return f"{shown} %", " to ".join(limits)
 
 
 def _category_text(category: dict[str, Any] | None) -> str:
     if category is None or category["passRate"] is None:
         return "not measured"
-    ends = _percents(category["interval"])
-    return _percent(category["passRate"]) + (f" ({ends})" if ends else "")
+    rate, ends = _rate_and_ends(category["passRate"], category["interval"])
+    return f"{rate} ({ends})" if ends else rate
 
 
 def _score_text(quality: dict[str, Any]) -> str:
@@ -358,7 +341,7 @@ def _seconds(ms: float) -> str:
 def plain(text: str) -> str:
     """Show a name as it is: no Markdown, no HTML, no mention, and nothing that becomes a link."""
     safe = visible_line(text).translate(_SPECIAL).replace("&", "&amp;")
-    safe = _HASH.sub(lambda found: "\u200b".join(map("".join, batched(found[0], 6))), safe)
+    safe = _HASH.sub(r"`\g<0>`", safe)  # in code GitHub sees no commit, and it can be copied
     return _LINKED.sub(lambda found: f"{found[0]}\u200b", safe)
 
 

@@ -1,6 +1,7 @@
 """Cut, join and fence texts, and print numbers for people or as JavaScript prints them in JSON."""
 
 import re
+from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
 
@@ -46,6 +47,71 @@ def number(value: float | None, digits: int = 1, unit: str = "", *, sign: bool =
 def money(usd: float | None) -> str:
     """Format US dollars with four digits after the point; an unknown amount is a dash."""
     return "-" if usd is None else f"${usd:.4f}"
+
+
+_MOST_DIGITS = 4
+_EQUAL = 1e-9
+
+
+def percents(*rates: float, difference: float | None = None, fewest: int = 0) -> list[str]:
+    """Write rates in percent, with so many digits that none seems to be 0, 100 or another rate.
+
+    difference is that of the first two: as it is rounded, it should be that of what is shown.
+    """
+    digits = fewest
+    while digits < _MOST_DIGITS and _is_blurred(rates, difference, digits):
+        digits += 1
+    return [f"{100 * rate:.{digits}f}" for rate in rates]
+
+
+def _is_blurred(rates: Sequence[float], difference: float | None, digits: int) -> bool:
+    shown = [round(100 * rate, digits) for rate in rates]
+    for n, (rate, seen) in enumerate(zip(rates, shown, strict=True)):
+        if any(abs(seen - 100 * end) < _EQUAL < abs(rate - end) for end in (0.0, 1.0)):
+            return True
+        if any(seen == shown[i] and abs(rate - rates[i]) > _EQUAL for i in range(n)):
+            return True
+    if digits or difference is None:  # one digit is enough for people to do the sum
+        return False
+    return abs(shown[1] - shown[0] - round(100 * difference)) > _EQUAL
+
+
+def points(
+    difference: float,
+    ends: Sequence[float],
+    margin: float,
+    *,
+    scale: int = 100,
+    fewest: int = 0,
+) -> list[str]:
+    """Write a difference and its limits so that no limit seems to lie on zero or on the margin."""
+    digits, lines = fewest, (-margin, 0.0, margin)
+    most = max(digits, _MOST_DIGITS)
+    values = (difference, *ends)
+    while digits < most and any(
+        abs(value - line) > _EQUAL and round(scale * value, digits) == round(scale * line, digits)
+        for value in values
+        for line in lines
+    ):
+        digits += 1
+    shown = [f"{scale * value:+.{digits}f}" for value in values]
+    return ["0" if float(text) == 0.0 else text for text in shown]
+
+
+def money_text(usd: float) -> str:
+    """Write dollars with two digits that say something."""
+    if usd == 0 or usd >= 1:
+        return f"${usd:.2f}"
+    return f"${usd:.3f}" if usd >= 0.01 else f"${usd:.2g}" if usd >= 0.0001 else f"${usd:.6f}"
+
+
+def seconds_text(seconds: float) -> str:
+    """Write a short time as people say it: 0.14 s, 12 s, 3.5 min."""
+    if seconds < 1:
+        return f"{seconds:.2g} s"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
 
 
 # Powers of ten between which JavaScript prints a number without an exponent.

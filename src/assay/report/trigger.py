@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from assay.records.reports import CaseFires, TriggerRate, TriggerReport, TriggerRun
 from assay.records.text import counted_noun, visible_line
+from assay.report.text import percents
 
 _WIDEST_ID = 40
 
@@ -47,9 +48,10 @@ def _name(run: TriggerRun) -> str:
 def _rate(rate: TriggerRate | None) -> str:
     if rate is None:
         return "not measured"
-    ends = f"95% interval {rate.low:.0%} to {rate.high:.0%}"
+    shown, low, high = percents(rate.rate, rate.low, rate.high)
     of = f"{rate.n_fired} of {counted_noun(rate.n_trials, 'trial')}"
-    return f"{rate.rate:.0%} ({ends}), {of}, {counted_noun(rate.n_cases, 'case')}"
+    ends = f"95 % interval {low} to {high}"
+    return f"{shown} % ({ends}), {of}, {counted_noun(rate.n_cases, 'case')}"
 
 
 def _case(case: CaseFires, width: int) -> str:

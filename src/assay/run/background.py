@@ -2,14 +2,19 @@
 
 A program that uses Assay as a library may have threads, an event loop, signal handlers and child
 processes of its own. A run wants a process without any: it forks, adopts orphans, kills what is
-left over and stops everything at once. So each run has a process of its own, forked here, and knows
-the program's functions. It ends when its caller closes it or dies, and takes its agents along.
+left over and stops everything at once. So each run has a process of its own. It ends when its
+caller closes it or dies, and takes its agents along.
 
-A program that has loaded Ray may crash in a fork, or its copy may. There the process is a new
-interpreter, which is sent the work; functions that it cannot import cannot be sent.
+A program without threads is forked: that is quick, and the copy knows the program's functions. In a
+program with threads the copy may find a lock that nobody opens any more, so there the process is a
+new interpreter, which is sent the work. Functions are the exception: they may depend on all that
+the program has, so a program that gives some is forked even if it has threads, unless it has loaded
+a library that crashes in a fork (see _NOT_FORKED). Then functions are sent too, by value where
+cloudpickle or Ray can do that.
 """
 
 import contextlib
+import fcntl
 import os
 import pickle
 import select
@@ -25,6 +30,8 @@ from typing import Any, NoReturn
 
 from assay import functions, plugins
 from assay.errors import OutOfResources, PluginError
+from assay.records.files import temporary_file
+from assay.records.forked import has_threads
 from assay.run import family, fork, process, served
 
 type Send = Callable[[bytes], None]
@@ -38,16 +45,16 @@ _MOST_BYTES = 64 * 1024 * 1024
 """Messages that nobody has taken yet: at this size, the work waits."""
 
 
-_NOT_FORKED = "ray._raylet"
-"""With this module loaded, a program is not forked."""
+_NOT_FORKED = {"ray._raylet": "Ray", "grpc._cython.cygrpc": "gRPC", "jaxlib": "JAX"}
+"""With one of these modules loaded, a program is never forked: its copy may crash or hang."""
+_BY_VALUE = ("cloudpickle", "ray.cloudpickle")
+"""Modules that can send functions which a new process cannot import."""
+_GIVEN = "what was given"
+_MAIN = b"__main__"
+"""In what is pickled, this module is that of the program; a new process has another."""
+_TO_CALLER = 3
+"""Where a new process has its end of the socket."""
 _NEW = "import sys; sys.path[:] = {path!r}; from {module} import do_received; do_received()"
-_CANNOT_SEND = (
-    "this program has loaded Ray, so that its trials run in a new Python process, which cannot have"
-)
-_IMPORTABLE = (
-    "move the functions to a module that can be imported, and give them from there; "
-    "or run this before Ray is imported"
-)
 
 
 class Background:
@@ -57,11 +64,12 @@ class Background:
         self, work: Callable[[Send], None], known: Mapping[str, Callable[..., Any]] | None = None
     ) -> None:
         """known: functions that the work needs, by key."""
-        sent = _packed(work, dict(known or {})) if _NOT_FORKED in sys.modules else None
+        sent = _packed(work, dict(known or {}))
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._received = bytearray()
         self._is_open = True
+        self._is_loading = sent is not None
         self._status: int | None = None
         self._socket, theirs = socket.socketpair()
         with theirs:
@@ -69,7 +77,7 @@ class Background:
             # Held back while the copy still has our handlers: they would act in our name.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
-                self._pid = fork.fork_process() if sent is None else _start_new(theirs, before)
+                self._pid = fork.fork_process() if sent is None else _start(sent, theirs, before)
                 if self._pid == 0:
                     _do(work, dict(known or {}), theirs, before)
             except OSError as error:
@@ -78,17 +86,6 @@ class Background:
                 raise OutOfResources(msg, hint="end other programs, or free some memory") from error
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if sent is not None:
-            self._hand_over(sent)
-
-    def _hand_over(self, sent: bytes) -> None:
-        """Send the work to a new process; raise what keeps it from being loaded there."""
-        with contextlib.suppress(OSError):  # it is gone, and how it ended will be told
-            self._socket.sendall(_LENGTH.pack(len(sent)) + sent)
-        if problem := self.receive():
-            self.close()
-            msg = f"{_CANNOT_SEND} what was given: {problem.decode(errors='replace')}"
-            raise PluginError(msg, hint=_IMPORTABLE)
 
     def fileno(self) -> int:
         """The file that can be read when there is something to receive."""
@@ -154,6 +151,13 @@ class Background:
             self._socket.shutdown(socket.SHUT_WR)
 
     def _take(self) -> bytes | None:
+        """Return the first message if it is whole; raise what a new process could not load."""
+        message = _take_message(self._received)
+        if message is None or not self._is_loading:
+            return message
+        self._is_loading = False
+        if message:
+            raise _cannot_send(_GIVEN, message.decode(errors="replace"))
         return _take_message(self._received)
 
     def _end(self) -> None:
@@ -177,51 +181,88 @@ def _take_message(received: bytearray) -> bytes | None:
     return message
 
 
-def _packed(work: Callable[[Send], None], known: dict[str, Callable[..., Any]]) -> bytes:
-    """Return work and functions for a new process; refuse functions that it would not find."""
-    for key, function in known.items():
+def _packed(work: Callable[[Send], None], known: dict[str, Callable[..., Any]]) -> bytes | None:
+    """Return work and functions for a new process; None if a copy of this one is to do the work."""
+    if not _library_against_forks():
+        # A program that was frozen with its interpreter would start itself.
+        can_start = bool(sys.executable) and not hasattr(sys, "frozen")
+        return _packed_data(work) if can_start and not known and has_threads() else None
+    by_value = next((sys.modules[name] for name in _BY_VALUE if name in sys.modules), None)
+    for key, function in known.items() if by_value is None else ():
         what = f"the function {functions.split_key(key)[0]!r}"
-        if b"__main__" in _pickled(function, what):  # that of a new process is another
-            msg = f"{_CANNOT_SEND} {what}"
-            raise PluginError(msg, hint=_IMPORTABLE)
-    return _pickled((work, known), "what was given")
+        if _MAIN in _pickled(pickle, function, what):
+            raise _cannot_send(what)
+    return _pickled(by_value or pickle, (work, known), _GIVEN)
 
 
-def _pickled(value: object, what: str) -> bytes:
+def _packed_data(work: Callable[[Send], None]) -> bytes | None:
+    """Return work without functions; None if it has a path or a dict of a class of the program."""
+    with contextlib.suppress(PluginError):
+        packed = _pickled(pickle, (work, {}), _GIVEN)
+        return None if _MAIN in packed else packed
+    return None
+
+
+def _library_against_forks() -> str:
+    return next((name for module, name in _NOT_FORKED.items() if module in sys.modules), "")
+
+
+def _pickled(module: Any, value: object, what: str) -> bytes:
     try:
-        return pickle.dumps(value)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        msg = f"{_CANNOT_SEND} {what}: {error}"
-        raise PluginError(msg, hint=_IMPORTABLE) from error
+        return bytes(module.dumps(value))
+    except Exception as error:  # whatever the methods of a program's object raise
+        raise _cannot_send(what, error) from error
 
 
-def _start_new(theirs: socket.socket, signals: Iterable[int]) -> int:
-    """Start a new interpreter that has a socket as stdin; return its pid."""
-    code = _NEW.format(path=sys.path, module=__name__)
-    return os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-P", "-c", code],
-        os.environ,
-        file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)],
-        setsigmask=list(signals),
+def _cannot_send(what: str, why: object = "") -> PluginError:
+    library = _library_against_forks()
+    msg = (
+        f"this program has {f'loaded {library}' if library else 'threads'}, so that its trials run "
+        f"in a new Python process, which cannot have {what}{f': {why}' if why else ''}"
     )
+    hint = (
+        "move the functions to a module that can be imported, and give them from there; "
+        "or install cloudpickle and import it before this"
+    )
+    return PluginError(msg, hint=hint)
+
+
+def _start(sent: bytes, theirs: socket.socket, signals: Iterable[int]) -> int:
+    """Start a new interpreter that finds the work on stdin; return its pid.
+
+    In a file, and not through a pipe, so that nobody waits until it is read.
+    """
+    with temporary_file() as file:
+        file.write(sent)
+        file.seek(0)
+        # Their numbers may be those that the new process has them under.
+        given = {0: file.fileno(), _TO_CALLER: theirs.fileno()}
+        given = {new: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for new, fd in given.items()}
+    try:
+        code = _NEW.format(path=sys.path, module=__name__)
+        return os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-P", "-c", code],
+            os.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, fd, new) for new, fd in given.items()],
+            setsigmask=list(signals),
+        )
+    finally:
+        for fd in given.values():
+            os.close(fd)
 
 
 def do_received() -> NoReturn:
-    """Be a new process that does the work that comes over its stdin."""
-    to_caller = socket.socket(fileno=os.dup(0))
-    received = bytearray()
-    while (sent := _take_message(received)) is None:
-        block = to_caller.recv(_BLOCK)
-        if not block:
-            os._exit(1)
-        received += block
-    problem = ""
+    """Be a new process: load the work, say what keeps it from being loaded, and do it."""
+    to_caller = socket.socket(fileno=_TO_CALLER)
+    to_caller.set_inheritable(False)
+    problem = b""
     try:
-        work, known = pickle.loads(sent)
+        with open(0, "rb", closefd=False) as file:
+            work, known = pickle.load(file)
     except Exception as error:  # noqa: BLE001 - modules of the program are imported
-        problem = f"{type(error).__name__}: {error}"
-    to_caller.sendall(_LENGTH.pack(len(problem.encode())) + problem.encode())
+        problem = f"{type(error).__name__}: {error}".encode(errors="replace")
+    to_caller.sendall(_LENGTH.pack(len(problem)) + problem)
     if problem:
         os._exit(1)
     _do(work, known, to_caller, signal.pthread_sigmask(signal.SIG_BLOCK, ()))

@@ -20,7 +20,7 @@ from assay.run.workspace import private_root
 
 WORKSPACES, TEMPLATES, CACHES = "workspaces", "copies of templates", "caches of the viewer"
 _TEMPLATE = re.compile(r"template-[0-9a-f]{16}(-\d+)?")
-_CACHES = ("search", "runs")
+_CACHES = ("search", "runs", "index")
 """Folders of the cache whose files the viewer makes again when it needs them."""
 
 
@@ -66,7 +66,7 @@ def leftovers(more: Iterable[Path] = ()) -> Iterator[Leftover]:
         with contextlib.suppress(OSError):
             for path in sorted((cache_root() / name).iterdir()):
                 about = path.lstat()
-                if stat.S_ISREG(about.st_mode):
+                if stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode):
                     yield Leftover(CACHES, path, about.st_mtime)
 
 

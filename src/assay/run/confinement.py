@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 import assay
+from assay.errors import AssayError
 from assay.plugin import Command, ConfinedProgram, Finished
 from assay.records.capture import Cause, Failure
 from assay.records.files import temporary_folder
@@ -27,7 +28,13 @@ from assay.run.container import (
 from assay.run.gateway import HELPER, Gateway
 from assay.run.program import run_program
 from assay.run.quota import Quota, check_quota, open_quota
-from assay.run.sandbox import View, check_sandbox, copy_etc, sandboxed
+from assay.run.sandbox import (
+    View,
+    copy_etc,
+    kind_of_sandbox,
+    landlocked_command,
+    sandboxed,
+)
 from assay.run.workspace import isolated_env
 
 _MOST_STATUS = 4096
@@ -64,6 +71,8 @@ class Confinement:
         self._n_processes = 0
         self._quota: Quota | None = None
         self._container: Container | None = None
+        self._gateway: Gateway | None = None
+        """That of the newest process."""
         self._folder: str | None = None
         """For the sockets of gateways."""
         self._opened = contextlib.ExitStack()
@@ -140,6 +149,9 @@ class Confinement:
             etc=_etc(),
             mounts=self.mounts,
         )
+        if kind_of_sandbox(network=network) == "landlock":
+            words, env = landlocked_command(command.argv, env, view)
+            return WrappedCommand(argv=words, env=env)
         words = sandboxed(command.argv, env, view, network=network, helper=helper)
         self._status = list(os.pipe())
         words[1:1] = ["--json-status-fd", str(self._status[1])]
@@ -154,6 +166,8 @@ class Confinement:
     def note(self, end: TurnEnd, stderr: bytes) -> Failure | None:
         """Write down how the limits were kept; return why the agent never ran, if it did not."""
         limits = self._spec.limits
+        if self._gateway is not None:
+            end.gateway = self._gateway.traffic.seen()
         if limits.need_quota:
             asked = {"memoryBytes": limits.memory_bytes, "cpus": limits.cpus}
             end.limits = {name: value for name, value in asked.items() if value is not None}
@@ -210,6 +224,7 @@ class Confinement:
         folder.mkdir()
         gateway = Gateway(str(folder / "s"), [*command.endpoints, *addresses])
         self._opened.callback(gateway.close)
+        self._gateway = gateway
         return gateway
 
     def _copy_login(self, home: str, login: Mapping[str, str]) -> None:
@@ -238,7 +253,10 @@ def run_confined(program: ConfinedProgram) -> Finished:
         etc = "" if around.container else _etc()
         view = View(workspace=around.cwd, home=home, hidden=hidden, etc=etc, mounts=program.mounts)
         if not around.container:
-            words = sandboxed(program.argv, env, view, network=network)
+            if kind_of_sandbox(network=network) == "landlock":
+                words, env = landlocked_command(program.argv, env, view)
+            else:
+                words = sandboxed(program.argv, env, view, network=network)
             return run_program(words, cwd=around.cwd, env=env, timeout_s=timeout_s)
         container = new_container(_find_engine(), around.container, "program")
         words = container.run(program.argv, env, view, network=network, talk=False, limits=Limits())
@@ -248,6 +266,15 @@ def run_confined(program: ConfinedProgram) -> Finished:
         return done
 
 
+def uses_landlock(around: Surroundings) -> bool:
+    """Whether agents are confined by Landlock, because bubblewrap does not work here."""
+    if around.sandbox != "network" or around.container:
+        return False
+    with contextlib.suppress(AssayError):
+        return kind_of_sandbox(network=True) == "landlock"
+    return False
+
+
 def check_confinement(around: Surroundings, limits: Limits) -> None:
     """Raise AssayError, with the reason, when this machine cannot do what was asked for."""
     network = around.sandbox != "no-network"
@@ -255,14 +282,13 @@ def check_confinement(around: Surroundings, limits: Limits) -> None:
         _check_container(around.container, network=network)
         return
     if around.sandbox:
-        _check_sandbox(network=network)
+        kind_of_sandbox(network=network)
     if limits.need_quota:
         check_quota(limits)
 
 
 _find_engine = cache(find_engine)
 _check_container = cache(check_container)
-_check_sandbox = cache(check_sandbox)
 
 
 @cache

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,16 @@ from assay.records.recording import FORGETS, RawLine, Turn, TurnEnd
 from assay.records.spec import TrialSpec
 from assay.run.confinement import Confinement, WrappedCommand
 from assay.run.family import MARK_NAME, Mark, end_family
-from assay.run.process import Launch, Process
+from assay.run.process import Launch, Process, raise_if_stopping
 from assay.run.program import end_of, wait_and_end
 from assay.run.raw import RawStreams
 from assay.run.resources import is_full, lack_of, out_of
-from assay.run.tail import recorded_lines
+from assay.run.tail import mask_again, recorded_lines
 from assay.run.turn import OnStep, Streams, Trace, TurnWatcher, Until
 from assay.run.workspace import child_env, our_secrets, remove_links, secrets_of
 
+_READ_REST_S = 2.0
+"""After its deadline, what is left of an agent's output is read for at most so long."""
 _SETUP_BYTES = 2000
 """How much of the end of what a set-up printed is shown."""
 
@@ -93,6 +95,8 @@ class Conversation:
         """What a reader of the trial should know."""
         self.setup_s = 0.0
         """How long the set-up of the prompt took."""
+        self._read_until_s = _READ_REST_S
+        """Until then, by the clock of the trial, output of the agent is read."""
         self.wrote_files = False
         """Whether the adapter had files written, which may be in the scratch folder."""
 
@@ -111,7 +115,7 @@ class Conversation:
             if self._process is not None or self._left_processes:
                 self.close()
 
-    def _launch(self, command: WrappedCommand, fds: tuple[int, int], **more: Any) -> Launch:
+    def _launch(self, command: WrappedCommand, fds: Sequence[int], **more: Any) -> Launch:
         """Return what to start, with these two files as stdout and stderr."""
         return Launch(
             argv=command.argv,
@@ -165,6 +169,7 @@ class Conversation:
             mcp_servers=self.mcp_servers,
             sandbox=self._spec.surroundings.confined_in,
             login=self._spec.surroundings.has_login,
+            tools=self._spec.surroundings.tools,
             repetitive=self.repetitive,
         )
         watch = plugins.with_defaults(Watch, self._adapter.watch())
@@ -191,7 +196,7 @@ class Conversation:
         self._process.end(self._spec.limits.term_s)
         try:
             if self._streams is not None:
-                self._streams.close(self._now_ms(), lambda _line: None)
+                self._close_streams(self._streams, lambda _line: None)
         finally:
             self._release()
 
@@ -209,7 +214,7 @@ class Conversation:
         self._left_processes = not last and process.exit_code == 0
         if not self._left_processes:
             process.end(0 if end.over_limit else self._spec.limits.term_s)
-        streams.close(self._now_ms(), watcher.take)
+        end.timed_out |= not self._close_streams(streams, watcher.take)
         self._note(ask.text, end, process, watcher, first=0)
         self._release()
         self._refuse_cut_output(watch)
@@ -232,11 +237,32 @@ class Conversation:
             if watch.ended:
                 self._let_exit(process, end)
             process.end(self._spec.limits.term_s)
-            streams.close(self._now_ms(), watcher.take)
+            end.timed_out |= not self._close_streams(streams, watcher.take)
         self._note(ask.text, end, process, watcher, first, over=over)
         if over:
             self._release()
             self._refuse_cut_output(watch)
+
+    def _close_streams(self, streams: Streams, take: Callable[[RawLine], None]) -> bool:
+        """Read what is left of the streams; return whether there was time for all of it."""
+        self._read_until_s = max(self._read_until_s, self._clock() + _READ_REST_S)
+        in_time = streams.close(self._now_ms(), take)
+        for name, n_bytes in zip(("out", "err"), streams.ends, strict=True):
+            self._places.raw.cut(f"{self._n_processes}.{name}", n_bytes)
+        return in_time
+
+    def _has_time(self) -> bool:
+        raise_if_stopping()
+        return self._clock() < self._read_until_s
+
+    def mask_again(self) -> None:
+        """Mask what the agent, or what it left running, wrote over lines that had been read."""
+        self._read_until_s = max(self._read_until_s, self._clock() + _READ_REST_S)
+        for name, fd, end in self._places.raw.cut_streams():
+            masked = mask_again(fd, end, self._spec.limits.line_bytes, self.secrets, self._has_time)
+            if masked < end:
+                self._places.raw.cut(name, masked)
+                self.warnings += (f"{name} is kept up to byte {masked}: no time to mask the rest",)
 
     def _refuse_cut_output(self, watch: Watch) -> None:
         """End the run if a full disk cut off the output, which is no failure of the agent."""
@@ -283,9 +309,9 @@ class Conversation:
             masked = [*map(secrets.mask_text, command.argv)]
             self.trace.started(self._spec, masked, self._places.workspace, env)
         out, err = raw.make(f"{n}.out"), raw.make_in_memory(f"{n}.err")
-        streams = Streams(out, err, limits, secrets, piped=talk)
-        fds = streams.out_fd, streams.err_fd
-        launch = self._launch(wrapped, fds, stdin=stdin, talk=talk, function=command.function)
+        streams = Streams(out, err, limits, secrets, piped=talk, has_time=self._has_time)
+        more = {"stdin": stdin, "talk": talk, "function": command.function}
+        launch = self._launch(wrapped, streams.fds, **more)
         try:
             self._process = Process(launch, self._mark)
         except AssayError:
@@ -367,7 +393,7 @@ class Conversation:
         if watcher.lines is not None:
             lines = watcher.lines.copy
         else:  # too many to hold: they are read from the file again
-            stdout = self._places.raw.path(f"{self._n_processes}.out")
+            stdout = self._places.raw.fd(f"{self._n_processes}.out")
             most = self._spec.limits.line_bytes
             lines = partial(recorded_lines, stdout, streams.marks, most, first=first, last=last)
         if over and watcher.lines is not None:
@@ -395,7 +421,10 @@ class Conversation:
     def _deadline_s(self) -> float:
         limits = self._spec.limits
         deadline_s = self._clock() + limits.turn_s
-        return deadline_s if limits.trial_s is None else min(deadline_s, limits.trial_s)
+        if limits.trial_s is not None:
+            deadline_s = min(deadline_s, limits.trial_s)
+        self._read_until_s = deadline_s + _READ_REST_S
+        return deadline_s
 
     def _clock(self) -> float:
         return time.monotonic() - self._started_s

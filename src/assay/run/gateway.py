@@ -4,14 +4,20 @@ Inside, a small program opens listening sockets on 127.0.0.1, hands them to us o
 and becomes the agent. We accept the agent's connections here, outside, and pass them on. An
 address on this machine has the same port inside, so the agent needs no proxy for it; all others
 are reached through a proxy that the usual variables name.
+
+An agent may flood us. It gets a limited number of connections, bytes and questions for an address
+in all, and so many a second: it waits, and nobody else does.
 """
 
 import contextlib
+import errno
 import re
 import selectors
 import socket
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
 from urllib.parse import urlsplit
 
 _PROXY_PORTS = range(3128, 3200)
@@ -22,6 +28,17 @@ _START_S = 60.0
 _HEAD_BYTES = 65_536
 _BLOCK = 65_536
 _MOST_SOCKETS = 64
+_MOST_OPEN = 64
+"""Connections at once; more wait until one of them ends."""
+_MOST_CONNECTIONS = 50_000
+_MOST_BYTES = 16 * 1024**3
+"""In all, for one process of an agent; after that it gets no more."""
+_CONNECTIONS_PER_S = 100
+_BYTES_PER_S = 64 * 1024**2
+_KNOWN_S = 30.0
+"""How long we remember where a host is, or that it is nowhere."""
+_MOST_STATUSES = 20
+_SHORT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 _REQUEST = re.compile(rb"^([A-Z]+) (\S+) (HTTP/1\.[01])\r\n")
 
 HELPER = """\
@@ -55,6 +72,73 @@ except OSError as error:
 """Runs inside, with the socket's path, the ports and the agent's command as arguments."""
 
 
+class Traffic:
+    """What one process of an agent asked for and was answered, as far as it can be seen from here.
+
+    What is encrypted cannot be read: such a connection is opaque.
+    """
+
+    def __init__(self, *, proxied: bool) -> None:
+        """proxied: the agent reaches some of its addresses only through a proxy."""
+        self._proxied = proxied
+        self._lock = threading.Lock()
+        self._answers: dict[str, int] = {}
+        self._last = ""
+        self._counts = dict.fromkeys(("connections", "opaque", "failed", "dropped", "refused"), 0)
+
+    def count(self, what: str) -> None:
+        """Count a connection: one that was opened, opaque, or failed; one whose server ended it
+        without an answer; or one to an address that is not allowed."""
+        with self._lock:
+            self._counts[what] += 1
+            self._last = "failed" if what == "failed" else self._last
+
+    def answer(self, block: bytes) -> bool:
+        """Take the first bytes of what a server answered; return whether more is to come."""
+        status = _STATUS.match(block)
+        if status is None:
+            self.count("opaque")
+            return False
+        name = status[1].decode()
+        with self._lock:
+            if name in self._answers or len(self._answers) < _MOST_STATUSES:
+                self._answers[name] = self._answers.get(name, 0) + 1
+            self._last = name
+        return name.startswith("1")
+
+    def seen(self) -> dict[str, Any]:
+        """Return what was seen: numbers of connections, answers by status, and the last one."""
+        with self._lock:
+            counts = {**self._counts, "proxied": self._proxied}
+            return {**counts, "answers": dict(self._answers), "last": self._last}
+
+
+_STATUS = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)\b")
+
+
+class _Meter:
+    """Lets so much pass in a second, and so much in all."""
+
+    def __init__(self, per_s: int, most: int) -> None:
+        self._per_s, self._left = per_s, most
+        self._lock = threading.Lock()
+        self._until_s = 0.0
+
+    def take(self, n: int) -> bool:
+        """Wait for the turn of n more; return False when nothing is left."""
+        with self._lock:
+            if self._left <= 0:
+                return False
+            self._left -= n
+            now_s = time.monotonic()
+            # A second's worth may come at once.
+            self._until_s = max(self._until_s, now_s - 1.0) + n / self._per_s
+            wait_s = self._until_s - now_s
+        if wait_s > 0:
+            time.sleep(wait_s)
+        return True
+
+
 class Gateway:
     """Connects one sandboxed process to the allowed addresses, until it is closed."""
 
@@ -65,6 +149,13 @@ class Gateway:
         self._allowed = {place for place in allowed if place[0] not in _LOCAL}
         self._ports = {port for host, port in allowed if host in _LOCAL}
         self._proxy = next(port for port in _PROXY_PORTS if port not in self._ports)
+        self.traffic = Traffic(proxied=bool(self._allowed))
+        self._connections = _Meter(_CONNECTIONS_PER_S, _MOST_CONNECTIONS)
+        self._bytes = _Meter(_BYTES_PER_S, _MOST_BYTES)
+        self._slots = threading.Semaphore(_MOST_OPEN)
+        self._found: dict[tuple[str, int], tuple[float, list[Any]]] = {}
+        """When and where a host was found; nowhere if the list is empty."""
+        self._finding = threading.Lock()
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._closed = False
@@ -117,23 +208,37 @@ class Gateway:
     def _serve(self, listening: socket.socket) -> None:
         with contextlib.suppress(OSError):  # closed
             port = listening.getsockname()[1]
-            while True:
-                client = self._keep(listening.accept()[0])
+            while self._connections.take(1):
+                self._slots.acquire()
+                client = self._keep(self._accept(listening))
                 threading.Thread(target=self._pass_on, args=(client, port), daemon=True).start()
+            self._drop(listening)
+
+    def _accept(self, listening: socket.socket) -> socket.socket:
+        while True:
+            try:
+                return listening.accept()[0]
+            except OSError as error:
+                # An agent that loses its model for want of our files would have an excuse.
+                if error.errno not in _SHORT_OF or self._closed:
+                    raise
+                time.sleep(0.1)
 
     def _pass_on(self, client: socket.socket, port: int) -> None:
         """Serve one connection of the agent."""
         server = None
+        self.traffic.count("connections")
         try:
             if port in self._ports:
                 server = self._connect("127.0.0.1", port)
             elif port == self._proxy:
                 server = self._answer(client)
             if server is not None:
-                _copy_both_ways(client, server)
+                self._copy_both_ways(client, server, asked=port == self._proxy)
         except OSError:
             pass
         finally:
+            self._slots.release()
             self._drop(client)
             if server is not None:
                 self._drop(server)
@@ -151,6 +256,7 @@ class Gateway:
         tunnel = method == b"CONNECT"
         place = _place(f"https://{url}" if tunnel else url)
         if place is None or place not in self._allowed:
+            self.traffic.count("refused")
             client.sendall(_refusal("403 Forbidden by --sandbox=no-network"))
             return None
         try:
@@ -170,9 +276,46 @@ class Gateway:
         return server
 
     def _connect(self, host: str, port: int) -> socket.socket:
-        server = self._keep(socket.create_connection((host, port), _CONNECT_S))
+        try:
+            server = self._keep(_connected(self._find(host, port)))
+        except OSError:
+            self.traffic.count("failed")
+            raise
         server.settimeout(None)
         return server
+
+    def _find(self, host: str, port: int) -> list[Any]:
+        """Return the addresses of a host, which are looked up now and then."""
+        with self._finding:
+            found_s, places = self._found.get((host, port), (0.0, []))
+            if not found_s or time.monotonic() - found_s > _KNOWN_S:
+                try:
+                    places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                except OSError:
+                    places = []
+                self._found[host, port] = time.monotonic(), places
+        if not places:
+            msg = f"{host} is not known"
+            raise OSError(msg)
+        return places
+
+    def _copy_both_ways(self, client: socket.socket, server: socket.socket, *, asked: bool) -> None:
+        """Copy until both sides have ended, and look at how each answer begins."""
+        is_open = True
+
+        def take(source: socket.socket, block: bytes) -> None:
+            nonlocal is_open, asked
+            if source is client:
+                is_open, asked = is_open and bool(block), asked or bool(block)
+            elif asked:
+                asked = bool(block) and self.traffic.answer(block)
+                if not block and is_open:
+                    self.traffic.count("dropped")
+            if not self._bytes.take(len(block)):
+                msg = "the agent has passed on too much"
+                raise OSError(msg)
+
+        _copy(client, server, take)
 
     def _keep(self, one: socket.socket) -> socket.socket:
         with self._lock:
@@ -217,8 +360,26 @@ def _read_head(client: socket.socket) -> tuple[bytes, bytes]:
     return head + end, rest
 
 
-def _copy_both_ways(one: socket.socket, other: socket.socket) -> None:
-    """Copy until both sides have ended."""
+def _connected(places: list[Any]) -> socket.socket:
+    """Connect to the first address that answers."""
+    error = OSError("no address")
+    for family, kind, protocol, _, address in places:
+        one = socket.socket(family, kind, protocol)
+        one.settimeout(_CONNECT_S)
+        try:
+            one.connect(address)
+        except OSError as found:
+            one.close()
+            error = found
+        else:
+            return one
+    raise error
+
+
+def _copy(
+    one: socket.socket, other: socket.socket, take: Callable[[socket.socket, bytes], None]
+) -> None:
+    """Copy until both sides have ended; take is called with each block, empty for an end."""
     with selectors.DefaultSelector() as selector:
         selector.register(one, selectors.EVENT_READ, other)
         selector.register(other, selectors.EVENT_READ, one)
@@ -227,6 +388,7 @@ def _copy_both_ways(one: socket.socket, other: socket.socket) -> None:
                 source, target = key.fileobj, key.data
                 assert isinstance(source, socket.socket)
                 block = source.recv(_BLOCK)
+                take(source, block)
                 if block:
                     target.sendall(block)
                 else:

@@ -19,7 +19,7 @@ from assay.records.files import read_regular, remove_folder
 from assay.records.once import made_once
 
 NOTES = ".assay"
-_LOCK = ".run-"
+_LOCK, _START, _SWEPT = ".run-", ".start-", ".swept"
 _PASSED, _RAW, _ADDED = "passed", "raw ", "added "
 _MOST_BYTES = 1024 * 1024
 _UNLOCKED_S = 86_400
@@ -62,6 +62,7 @@ class Note(NamedTuple):
     def remove(self) -> None:
         """Remove the folder, and then the note."""
         remove_folder(str(self.folder), missing_ok=True)
+        remove_folder(str(start_folder(self.folder)), missing_ok=True)
         if not os.path.lexists(self.folder):
             _path(self.folder).unlink(missing_ok=True)
 
@@ -78,6 +79,11 @@ class Note(NamedTuple):
                 _path(self.folder).rename(_path(other))
                 return other
         raise AssertionError
+
+
+def start_folder(folder: Path) -> Path:
+    """Return where a copy is of what agents read in a folder, as it was before the agent began."""
+    return folder.parent / NOTES / f"{_START}{folder.name}"
 
 
 def read_note(folder: Path) -> Note | None:
@@ -139,11 +145,34 @@ def notes_in(parent: Path) -> Iterator[Note]:
 def remove_passed(root: Path, own: Collection[str]) -> None:
     """Remove the workspaces of trials that passed, of all runs in a place but these."""
     for parent in run_folders(root):
+        if parent.name in own or _is_swept(parent):
+            continue
         for note in notes_in(parent):
             if note.passed and note.token not in own and not note.is_live:
                 note.remove()
-        if parent.name not in own:
-            remove_empty(parent)
+        if not remove_empty(parent):
+            _note_swept(parent)
+
+
+def _is_swept(parent: Path) -> bool:
+    """Whether nothing has come or gone since a folder was looked through: there may be many."""
+    try:
+        notes = parent / NOTES
+        return (notes / _SWEPT).lstat().st_mtime_ns == notes.lstat().st_mtime_ns
+    except OSError:
+        return False
+
+
+def _note_swept(parent: Path) -> None:
+    """Note that only what did not pass is left of a run that is over."""
+    notes = parent / NOTES
+    with contextlib.suppress(OSError):
+        locks = _locks(parent)
+        if notes.is_symlink() or not locks or _are_live(parent, locks):
+            return
+        (notes / _SWEPT).touch()
+        made_ns = notes.lstat().st_mtime_ns
+        os.utime(notes / _SWEPT, ns=(made_ns, made_ns), follow_symlinks=False)
 
 
 def run_folders(root: Path) -> list[Path]:
@@ -154,18 +183,27 @@ def run_folders(root: Path) -> list[Path]:
         return []
 
 
-def remove_empty(parent: Path) -> None:
+def remove_empty(parent: Path) -> bool:
     """Remove what is left of a folder for workspaces when no run goes on that has some there."""
     with contextlib.suppress(OSError):
-        if any(notes_in(parent)):
-            return
-        locks = [one for one in (parent / NOTES).iterdir() if one.name.startswith(_LOCK)]
-        if any(Note(parent / "any", one.name[len(_LOCK) :], False, "", 0).is_live for one in locks):
-            return
-        for one in locks:
-            one.unlink()
+        locks = _locks(parent)
+        if any(notes_in(parent)) or _are_live(parent, locks):
+            return False
+        for one in (*locks, parent / NOTES / _SWEPT):
+            one.unlink(missing_ok=True)
         (parent / NOTES).rmdir()
         parent.rmdir()
+        return True
+    return False
+
+
+def _locks(parent: Path) -> list[Path]:
+    return [one for one in (parent / NOTES).iterdir() if one.name.startswith(_LOCK)]
+
+
+def _are_live(parent: Path, locks: list[Path]) -> bool:
+    names = (one.name.removeprefix(_LOCK) for one in locks)
+    return any(Note(parent / "any", name, False, "", 0).is_live for name in names)
 
 
 def folder_of_row(folder: str, raw: str | None) -> str | None:
@@ -195,8 +233,10 @@ class _Lock:
             fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def __del__(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):
+        try:  # noqa: SIM105 - contextlib may be gone when the interpreter ends
             os.close(self._fd)
+        except (OSError, AttributeError):
+            pass
 
 
 def _key(raw: str) -> str:

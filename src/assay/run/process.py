@@ -433,6 +433,8 @@ def _why_not_started(launch: Launch, error: Exception) -> str:
     why = getattr(error, "strerror", None) or error
     if getattr(error, "errno", None) == errno.E2BIG:
         why = f"{why}: a prompt of this length, earlier turns included, must go through stdin"
+    if "null byte" in str(why):
+        why = "the prompt has a NUL character, which no program can be given; remove it there"
     return f"cannot start {launch.argv[0]}: {why}"
 
 

@@ -26,8 +26,8 @@ import msgspec
 
 from assay.errors import OutputError
 from assay.records.files import (
-    copy_bytes,
     nameless_file,
+    next_data,
     remove_folder,
     temporary_folder,
     temporary_place,
@@ -40,11 +40,15 @@ from assay.records.raw_streams import (
     record_name,
     segment_of,
 )
+from assay.run.process import raise_if_stopping
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _STARTED_NS = time.time_ns()
 _OURS = r"\d+\.(in|out|err)|files|game\.jsonl"
+_LABELS = ("security.selinux", "security.SMACK64", "security.ima", "security.evm")
+"""Attributes that the system gives every file."""
+_BLOCK = 1024 * 1024
 _PACKED_BYTES = 256 * 1024
 """Most that the streams of a trial may have together to be packed."""
 _FULL_BYTES = 256 * 1024 * 1024
@@ -64,6 +68,8 @@ class RawStreams:
         self._parent = parent
         self._run = run
         self._fds: dict[str, int] = {}
+        self._made: dict[str, os.stat_result] = {}
+        self._ends: dict[str, int] = {}
         self._lent: list[int] = []
         self._temporary = contextlib.ExitStack()
 
@@ -90,7 +96,7 @@ class RawStreams:
             fd = nameless_file(temporary_place())
         else:
             fd = _in_folder(parent, partial(nameless_file, "."))
-        self._fds[name] = fd
+        self._fds[name], self._made[name] = fd, os.fstat(fd)
         return fd
 
     def make_in_memory(self, name: str) -> int:
@@ -123,6 +129,10 @@ class RawStreams:
         self._run = None  # what a world keeps is looked for in a folder
         self._fds[name] = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
+    def fd(self, name: str) -> int:
+        """Return the open file."""
+        return self._fds[name]
+
     def path(self, name: str) -> str:
         """Return a path under which this process can open the file again."""
         return f"/dev/fd/{self._fds[name]}"
@@ -130,6 +140,25 @@ class RawStreams:
     def drop(self, name: str) -> None:
         """Close a file that holds nothing."""
         os.close(self._fds.pop(name))
+
+    def cut(self, name: str, end: int) -> None:
+        """Keep no more than these bytes, whatever size somebody gave the file."""
+        if name in self._fds:
+            self._ends[name] = end
+            about = os.fstat(self._fds[name])
+            if about.st_size > end or about.st_blocks * 512 > 2 * about.st_size + _PACKED_BYTES:
+                with contextlib.suppress(OSError):  # root can forbid it, even to itself
+                    os.ftruncate(self._fds[name], min(about.st_size, end))
+
+    def cut_streams(self) -> list[tuple[str, int, int]]:
+        """Return the streams that will be kept: name, open file and where they end."""
+        if self._parent is None:
+            return []
+        return [(name, fd, self._end(name)) for name, fd in self._fds.items() if name in self._ends]
+
+    def _end(self, name: str) -> int:
+        n_bytes = os.fstat(self._fds[name]).st_size
+        return min(n_bytes, self._ends.get(name, n_bytes))
 
     def forget(self, name: str) -> None:
         """Close a file that nobody needs any more, unless it is to be kept."""
@@ -184,7 +213,7 @@ class RawStreams:
             return None
         found, left = {}, _PACKED_BYTES
         for name, fd in self._fds.items():
-            n_bytes = os.fstat(fd).st_size
+            n_bytes = self._end(name)
             left -= n_bytes
             if left < 0:
                 return None
@@ -206,7 +235,7 @@ class RawStreams:
         with _opened(name, parent) as handle:
             for file, fd in self._fds.items():
                 try:
-                    _give_name(fd, file, handle)
+                    _give_name(fd, file, handle, self._end(file), self._made.get(file))
                 except OSError as error:
                     # The agent chose the names of its session files; they may be impossible here.
                     if error.errno in _FULL or not file.startswith(f"{SESSION_FILES}/"):
@@ -402,24 +431,63 @@ def _opened(name: str, below: int | None = None) -> Iterator[int]:
         os.close(fd)
 
 
-def _give_name(fd: int, name: str, folder: int) -> None:
-    """Make an open file visible below an open folder; fails if anything has the name."""
+def _give_name(fd: int, name: str, folder: int, n_bytes: int, made: os.stat_result | None) -> None:
+    """Make an open file visible below an open folder; fails if anything has the name.
+
+    made says how a file without a name was made; None if it must be copied.
+    """
     first, slash, rest = name.partition("/")
     if slash:
         with contextlib.suppress(FileExistsError):
             os.mkdir(first, dir_fd=folder)
         with _opened(first, folder) as inner:
-            _give_name(fd, rest, inner)
+            _give_name(fd, rest, inner, n_bytes, made)
         return
-    try:
-        # Only a file that never had a name can be given one.
-        os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=folder, follow_symlinks=True)
-    except FileExistsError:
-        raise
-    except OSError:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        target = os.open(name, flags, 0o666, dir_fd=folder)
+    if made is not None and n_bytes == os.fstat(fd).st_size and _is_ours_alone(fd, made):
         try:
-            copy_bytes(fd, target)
-        finally:
-            os.close(target)
+            # Only a file that never had a name can be given one.
+            os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=folder, follow_symlinks=True)
+        except FileExistsError:
+            raise
+        except OSError:
+            pass
+        else:
+            return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    target = os.open(name, flags, 0o666, dir_fd=folder)
+    try:
+        _copy(fd, target, n_bytes)
+    finally:
+        os.close(target)
+
+
+def _is_ours_alone(fd: int, made: os.stat_result) -> bool:
+    """Undo what an agent set on its stream: owner, mode, attributes, access lists.
+
+    Return whether that succeeded, and nobody has the file open who could set it again.
+    """
+    try:
+        os.fchown(fd, made.st_uid, made.st_gid)
+        for name in os.listxattr(fd):
+            if name not in _LABELS:
+                os.removexattr(fd, name)
+        os.fchmod(fd, stat.S_IMODE(made.st_mode))
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)  # refused if it is open elsewhere
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except (OSError, AttributeError):
+        return False
+    return True
+
+
+def _copy(source: int, target: int, n_bytes: int) -> None:
+    """Copy the beginning of a file; its holes stay holes."""
+    done = 0
+    while (done := next_data(source, done)) < n_bytes:
+        raise_if_stopping()
+        block = os.pread(source, min(_BLOCK, n_bytes - done), done)
+        if not block:  # somebody has cut it meanwhile
+            break
+        os.lseek(target, done, os.SEEK_SET)
+        write_all(target, block)
+        done += len(block)
+    os.ftruncate(target, n_bytes)

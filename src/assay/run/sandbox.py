@@ -13,6 +13,8 @@ from pathlib import Path
 import msgspec
 
 from assay.errors import AssayError, SpawnError
+from assay.records.files import temporary_folder
+from assay.run.landlock import is_known_machine, landlocked
 from assay.run.program import run_program
 
 PROGRAM = "bwrap"
@@ -111,6 +113,81 @@ def check_sandbox(*, network: bool) -> None:
         )
 
 
+@cache
+def kind_of_sandbox(*, network: bool) -> str:
+    """Return what --sandbox uses on this machine: bubblewrap, or landlock where that does not work.
+
+    Raises AssayError, with the reason, if neither can do it.
+    """
+    try:
+        check_sandbox(network=network)
+    except AssayError as error:
+        if not network:
+            more = "; without it, only --sandbox is possible, by Landlock"
+            hint = f"{error.hint}{more if works_landlock() else ''}"
+            raise AssayError(error.message, hint=hint) from error
+        if not works_landlock():
+            raise
+        return "landlock"
+    return "bubblewrap"
+
+
+@cache
+def works_landlock() -> bool:
+    """Whether Landlock keeps a program from a file on this machine: it is tried."""
+    if not is_known_machine():
+        return False
+    with temporary_folder("assay-try-") as folder:
+        secret = Path(folder, "secret")
+        secret.touch()
+        tries = [landlocked(["/bin/cat", one], _SYSTEM, ()) for one in ("/dev/null", str(secret))]
+        try:
+            codes = [run_program(words, timeout_s=20.0).exit_code for words in tries]
+        except SpawnError:
+            return False
+    return codes[0] == 0 and codes[1] not in (0, None)
+
+
+LANDLOCK = (
+    "it cannot read or write other files, signal other processes or reach sockets of this machine; "
+    "it sees names, sizes and processes, can change modes of your files, and has no /tmp but TMPDIR"
+)
+
+
+def describe_landlock() -> str:
+    """Say whether Landlock can stand in for bubblewrap; raise AssayError if not."""
+    if works_landlock():
+        return f"works, and --sandbox uses it where bubblewrap does not: {LANDLOCK}"
+    msg = "Landlock does not work on this machine"
+    raise AssayError(msg, hint="it needs Linux 6.12 or later on x86-64 or ARM")
+
+
+def landlocked_command(
+    argv: Sequence[str], env: Mapping[str, str], view: View
+) -> tuple[list[str], dict[str, str]]:
+    """Return the command and the environment that confine argv without bubblewrap."""
+    shown = _VisiblePaths(env.get("PATH", os.defpath), view)
+    program = shown.find(argv[0])
+    if program is None or not shown.add_program(argv[0]):
+        msg = f'Executable not found in $PATH: "{argv[0]}"'
+        raise SpawnError(msg)
+    if view.mounts:
+        why = "this benchmark shows folders under other names, for which it needs bubblewrap"
+        msg = f"--sandbox: {why}; {INSTALL}"
+        raise SpawnError(msg)
+    for name in view.visible:
+        shown.add_visible(name)
+    shown.mount()
+    etc = (f"/etc/{name}" for name in (*_ETC_FILES, *_ETC_FOLDERS))
+    readable = [*_SYSTEM, *etc, *shown.mounts]
+    # Names are not hidden: a program that is found there, and may not be run, would be in the way.
+    own = [*map(os.path.realpath, readable), view.workspace, view.home]
+    search = env.get("PATH", os.defpath).split(os.pathsep)
+    path = os.pathsep.join(one for one in search if _is_below(os.path.realpath(one), own))
+    words = landlocked([program, *argv[1:]], readable, [view.workspace, view.home])
+    return words, {**env, "PATH": path}
+
+
 def describe_sandbox() -> str:
     """Say what works; raise AssayError, with the reason, when nothing does."""
     check_sandbox(network=True)
@@ -200,7 +277,7 @@ class _VisiblePaths:
 
     def add_program(self, word: str, depth: int = 0) -> bool:
         """Show a program, what it is installed with, and the interpreter of a script."""
-        found = self._find(word)
+        found = self.find(word)
         if found is None:
             return False
         hops = _hops(found)
@@ -221,7 +298,8 @@ class _VisiblePaths:
             self.add_program(interpreter, depth + 1)
         return True
 
-    def _find(self, word: str) -> str | None:
+    def find(self, word: str) -> str | None:
+        """Return the path of a program."""
         if "/" in word:
             path = os.path.join(self._cwd, word)  # noqa: PTH118
             return path if os.path.exists(path) else None  # noqa: PTH110
@@ -255,7 +333,7 @@ class _VisiblePaths:
             self._new[target] = source
 
     def _is_shown(self, path: str) -> bool:
-        if _is_below(path, self._new):
+        if _is_below(path, self._new) or _is_below(path, ("/proc",)):  # a sandbox has its own
             return True
         seen = _is_below(path, _SYSTEM) or _is_below(path, self.mounts)
         return seen and not _is_below(path, self._covered)
@@ -263,9 +341,23 @@ class _VisiblePaths:
 
 def _own_system(*, network: bool) -> list[str]:
     """Begin a command line: namespaces without any rights, the system, its own /proc and /dev."""
-    words = [PROGRAM, "--die-with-parent", "--cap-drop", "ALL", *_NAMESPACES]
+    words = [PROGRAM, "--die-with-parent", "--cap-drop", "ALL", *_NAMESPACES, *_no_nesting()]
     words += [] if network else ["--unshare-net"]
     return [*words, *_system(), *_proc(), "--dev", "/dev"]
+
+
+@cache
+def _no_nesting() -> tuple[str, ...]:
+    """Keep an agent from making user namespaces, in which much of the kernel is open to it.
+
+    Bubblewrap can do so from 0.8 on, where it may write /proc/sys: it is tried.
+    """
+    words = (PROGRAM, "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--", "true")
+    with contextlib.suppress(AssayError):
+        done = run_program(words, timeout_s=20.0)
+        if done.exit_code == 0 and not done.timed_out:
+            return ("--disable-userns",)
+    return ()
 
 
 @cache

@@ -8,12 +8,15 @@ import json
 import os
 import re
 from binascii import b2a_base64
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, cached_property, lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
+from itertools import count
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote
 
 import msgspec
+
+from assay.records.variable_names import is_secret_name
 
 
 class _LazyPattern[T: (str, bytes)]:
@@ -29,27 +32,33 @@ class _LazyPattern[T: (str, bytes)]:
 
 _SHORTEST = 8
 """Shorter values are not covered: they occur in ordinary text."""
+_STEPS = 4096
+"""After so many strings or secrets of a text it is asked whether there is time for more."""
 _LONGEST_WORD = 20
 """A longer value is covered even if it consists of letters only."""
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_SECRET_WORD = re.compile(
-    "AUTH|AUTHORIZATION|COOKIES?|CREDENTIALS?|CREDS|DSN|JWT|KEY|PASSWORDS|PAT|SECRETS"
-    # also at the end of a word: PGPASSWORD
-    "|.*(?:ACCESSKEY|APIKEY|AUTHKEY|BEARER|CREDENTIALS|PASS|PASSPHRASE|PASSWD|PASSWORD|PRIVATEKEY"
-    "|PWD|SECRET|SECRETKEY|SSHKEY|TOKEN|WEBHOOK)"
-)
-_NO_SECRET = re.compile("PWD|OLDPWD|BYPASS|(?:EN)?COMPASS|(?:OVER|SUR|TRES|UNDER)PASS")
-_ABOUT_SECRETS = frozenset({
-    "ALG", "ALGORITHM", "BUDGET", "COUNT", "DIR", "DIRECTORY", "DISABLED", "ENABLED", "ENDPOINT",
-    "EXPIRES", "EXPIRY", "FILE", "FOLDER", "FORMAT", "HOST", "HOSTNAME", "LENGTH", "LIMIT",
-    "METHOD", "MODE", "NAME", "PARALLELISM", "PATH", "PORT", "PROVIDER", "REGION", "SIZE", "SOCK",
-    "SOCKET", "TIMEOUT", "TTL", "TYPE", "URI", "URL", "USER", "USERNAME", "VERSION",
-})  # fmt: skip
-"""The last word of a name that tells about a secret and does not hold it: SSH_AUTH_SOCK."""
 _FLAGS = frozenset(["", "0", "1", "true", "false", "yes", "no", "on", "off", "none", "null"])
 _WORD = _LazyPattern(r"[a-z_]+|[A-Z_]+|[A-Z]?[a-z]+(?:[A-Z][a-z]+)*")
 _URL_PASSWORD = _LazyPattern(r"[A-Za-z][A-Za-z0-9+.-]*://([^/\s:@]*)(?::([^/\s@]+))?@")
 _NAMED_PASSWORD = _LazyPattern(r"(?i)(?:password|pwd|accountkey|sharedaccesskey)=([^\s;]+)")
+
+
+type HasTime = Callable[[], bool]
+"""Is asked now and then in a long loop; raises Interrupted when the operator ends the run."""
+
+
+class OutOfTime(Exception):
+    """There was no time to mask all of a text that an agent wrote."""
+
+
+def _timed[T](items: Iterable[T], has_time: HasTime | None) -> Iterable[T]:
+    return items if has_time is None else _while_time(items, has_time)
+
+
+def _while_time[T](items: Iterable[T], has_time: HasTime) -> Iterator[T]:
+    for number, item in enumerate(items, 1):
+        if number % _STEPS == 0 and not has_time():
+            raise OutOfTime
+        yield item
 
 
 class Secrets:
@@ -82,20 +91,25 @@ class Secrets:
             or (b"\\u00" in text and _NEEDLESS_ESCAPE.compiled.search(text) is not None)
         )
 
-    def mask(self, data: bytes) -> bytes:
+    def mask(self, data: bytes, has_time: HasTime | None = None) -> bytes:
         """Mask what is no JSON as a whole, such as plain text or a database.
 
         A number that stands there as it does in JSON is left: it is none of the agent's words.
         """
         if not self.occur_in(data):
             return data
-        return _covered(data, (s for s in self._search.spans(data) if not _is_number(data, *s)))
+        spans = _timed(self._search.spans(data, has_time), has_time)
+        return _covered(data, (span for span in spans if not _is_number(data, *span)))
 
-    def mask_line(self, line: bytes) -> bytes:
-        """Mask one line: of JSON only its strings, of anything else all of it."""
+    def mask_line(self, line: bytes, has_time: HasTime | None = None) -> bytes:
+        """Mask one line: of JSON only its strings, of anything else all of it.
+
+        Raises OutOfTime when has_time says no.
+        """
         if not self.may_occur_in(line):
             return line
-        return self._mask_json(line) if _is_json(line) else self.mask(line)
+        mask = self._mask_json if _is_json(line) else self.mask
+        return mask(line, has_time)
 
     def mask_file(self, data: bytes) -> bytes:
         """Mask a whole file: JSON, lines of JSON or text, or anything else."""
@@ -146,21 +160,28 @@ class Secrets:
         )
         return self.mask_text(key) if is_data else key
 
-    def _mask_json(self, text: bytes) -> bytes:
-        return _JSON_STRING.compiled.sub(self._mask_json_string, text)
+    def _mask_json(self, text: bytes, has_time: HasTime | None = None) -> bytes:
+        steps = iter(_timed(count(), has_time))
 
-    def _mask_json_string(self, found: re.Match[bytes]) -> bytes:
+        def mask(found: re.Match[bytes]) -> bytes:
+            next(steps)
+            return self._mask_json_string(found, has_time)
+
+        return _JSON_STRING.compiled.sub(mask, text)
+
+    def _mask_json_string(self, found: re.Match[bytes], has_time: HasTime | None) -> bytes:
         inside, colon = found[1], found[2] or b""
         if colon and _FIELD_NAME.compiled.fullmatch(inside):
             return found[0]
         if b"\\" not in inside:
-            spans = self._search.spans(inside) if self.occur_in(inside) else []
+            spans = self._search.spans(inside, has_time) if self.occur_in(inside) else []
         elif self.occur_in(_text(inside)):
-            text, starts = _unescaped(inside)
-            spans = [(starts[first], starts[last]) for first, last in self._search.spans(text)]
+            text, starts = _unescaped(inside, has_time)
+            found_in = self._search.spans(text, has_time)
+            spans = [(starts[first], starts[last]) for first, last in found_in]
         else:
             return found[0]
-        return b'"%b"%b' % (_covered(inside, spans), colon)
+        return b'"%b"%b' % (_covered(inside, _timed(spans, has_time)), colon)
 
 
 type _Spans = list[tuple[int, int]]
@@ -201,11 +222,11 @@ def _text(inside: bytes) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _unescaped(inside: bytes) -> tuple[bytes, list[int]]:
+def _unescaped(inside: bytes, has_time: HasTime | None) -> tuple[bytes, list[int]]:
     """Return the text of a JSON string, and where each of its bytes is written."""
     parts: list[bytes] = []
     starts: list[int] = []
-    for found in _ESCAPE.compiled.finditer(inside):
+    for found in _timed(_ESCAPE.compiled.finditer(inside), has_time):
         part, first = found[0], found.start()
         if part.startswith(b"\\"):
             part = _SHORT_ESCAPES.get(part) or _text(part)
@@ -235,22 +256,6 @@ def _covered(data: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
 
 def _redaction(length: int) -> bytes:
     return b"[redacted]"[:length].ljust(length, b"*")
-
-
-@cache
-def is_secret_name(name: str) -> bool:
-    """Whether a variable of this name holds a secret."""
-    words = [word.upper() for word in _WORDS.findall(name)]
-    if _NO_SECRET.fullmatch(name.upper()) or not words:
-        return False
-    if words[-1] in _ABOUT_SECRETS and "WEBHOOK" not in words:
-        return False
-    for before, word in zip(["", *words], words, strict=False):
-        if word == "KEY" and before in ("PUBLIC", "PUB"):
-            continue
-        if _SECRET_WORD.fullmatch(word) and (word == "PWD" or not _NO_SECRET.fullmatch(word)):
-            return True
-    return "CONNECTION" in words and words[-1] == "STRING"
 
 
 def _secrets_in(name: str, value: str) -> Iterator[str]:
@@ -322,9 +327,10 @@ class _Search(NamedTuple):
             return False
         return any(needle in data for needle in self.needles)
 
-    def spans(self, data: bytes) -> _Spans:
+    def spans(self, data: bytes, has_time: HasTime | None = None) -> _Spans:
         """Return where secrets stand, in order; those that overlap are one."""
-        found = sorted(span for needle in self.needles for span in _occurrences(needle, data))
+        each = (span for needle in self.needles for span in _occurrences(needle, data))
+        found = sorted(_timed(each, has_time))
         spans: _Spans = []
         for first, last in found:
             if spans and first < spans[-1][1]:

@@ -23,13 +23,14 @@ from assay.records.spec import TrialSpec
 from assay.run.confinement import Confinement
 from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
+from assay.run.git_settings import changed_settings, git_settings
 from assay.run.host import LocalHost
 from assay.run.process import is_program, missing_program, program_places
 from assay.run.raw import RawStreams
 from assay.run.resources import needed
 from assay.run.snapshot import Repository, Snapshot, note_repository
 from assay.run.turn import OnStep, Trace, Until
-from assay.run.workspace import keep_files, make_workspace
+from assay.run.workspace import AGENT_FILES, keep_files, keep_start, make_workspace
 
 
 @contextmanager
@@ -140,11 +141,18 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners)
             with _as_world_error(), _confinement(spec, places, world) as confinement:
                 conversation.set_up(spec.prompt.setup, confinement)
         around = spec.surroundings
+        keep_start(spec, workspace, AGENT_FILES if adapter.reads is None else adapter.reads)
         before = Snapshot(workspace, around) if around.snapshot else None
+        # A workspace that Assay made is no repository of the user.
+        settings = None if around.workspace_dir else git_settings(workspace)
         note_repository(Repository(workspace, around) if around.repository else None)
         conversation.confinement = stack.enter_context(_confinement(spec, places, world))
         stack.callback(_remove_scratch, conversation, scratch)
         conversation.hold()
+        conversation.mask_again()
+        if settings is not None:
+            found = changed_settings(settings, git_settings(workspace))
+            conversation.warnings += (*found,)
         evidence, broken = _evidence(world, conversation)
         if conversation.keep:
             _keep_session_files(conversation, places)
@@ -230,7 +238,7 @@ def _keep_session_files(conversation: Conversation, places: Places) -> None:
     bases = {"~/": Path(places.home or Path.home()), f"{places.scratch}/": Path(places.scratch)}
     bases[""] = Path(places.workspace)
     patterns = [_for_session(p, conversation.session_id) for p in conversation.keep]
-    keep_files(patterns, bases, places.raw, conversation.secrets)
+    conversation.warnings += (*keep_files(patterns, bases, places.raw, conversation.secrets),)
 
 
 def _message(error: Exception) -> str:

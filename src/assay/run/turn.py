@@ -12,7 +12,7 @@ from assay.records.capture import AnyStep
 from assay.records.recording import RawLine, TurnEnd
 from assay.records.spec import Limits, TrialSpec
 from assay.run.process import Process
-from assay.run.secrets import Secrets
+from assay.run.secrets import HasTime, Secrets
 from assay.run.tail import Marks, Tail
 
 _HELD_BYTES = 256 * 1024
@@ -56,20 +56,29 @@ class Streams:
     """
 
     def __init__(
-        self, stdout: int, stderr: int, limits: Limits, secrets: Secrets, *, piped: bool = False
+        self,
+        stdout: int,
+        stderr: int,
+        limits: Limits,
+        secrets: Secrets,
+        *,
+        piped: bool = False,
+        has_time: HasTime = lambda: True,
     ) -> None:
-        self._limits = limits
-        self._out = Tail(stdout, limits.line_bytes, secrets)
-        self._err = Tail(stderr, limits.line_bytes, secrets)
+        """When has_time says no, nothing more is read."""
+        self._limits, self._has_time = limits, has_time
+        self._out = Tail(stdout, limits.line_bytes, secrets, has_time)
+        self._err = Tail(stderr, limits.line_bytes, secrets, has_time)
         self._pipe = _Pipe(self._out.fd) if piped else None
-        self.out_fd = self._pipe.write_fd if self._pipe else self._out.fd
-        self.err_fd = self._err.fd
+        self.fds = [self._pipe.write_fd if self._pipe else opened_again(stdout)]
+        """What the process gets as stdout and stderr, until it has started."""
+        self.fds.append(opened_again(stderr))
         self.stderr_tail = b""
 
     def started(self) -> None:
         """Close our copy of what only the process needs, so that its pipe can end."""
-        if self._pipe is not None:
-            self._pipe.close_write()
+        while self.fds:
+            os.close(self.fds.pop())
 
     @property
     def marks(self) -> Marks:
@@ -118,23 +127,41 @@ class Streams:
         for line in self._err.read(t_ms):
             self._keep(line)
 
-    def close(self, t_ms: int, take: Callable[[RawLine], None]) -> None:
-        """Read what is left when the processes have ended, unless they wrote more than they may."""
+    def close(self, t_ms: int, take: Callable[[RawLine], None]) -> bool:
+        """Read what is left when the processes have ended, unless they wrote more than they may.
+
+        Return whether all of it was read in time.
+        """
+        self.started()
         if self._pipe is not None:
-            self._pipe.close()
-            self._pipe = None
+            try:
+                while self._has_time() and not self.over_limit() and self._pipe.drain():
+                    pass  # a process that escaped may go on writing
+            finally:
+                self._pipe.close()
+                self._pipe = None
         self.read(t_ms, take)
-        to_the_end = not self.over_limit()
-        for line in self._out.close(t_ms, to_the_end=to_the_end):
+        most, to_the_end = self._limits.output_bytes, not self.over_limit()
+        for line in self._out.close(t_ms, most, to_the_end=to_the_end):
             take(line)
-        for line in self._err.close(t_ms, to_the_end=to_the_end):
+        most = max(self._err.offset, most - self._out.end)
+        for line in self._err.close(t_ms, most, to_the_end=to_the_end):
             self._keep(line)
+        return not (to_the_end and self.is_behind)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """After close: how many bytes of stdout and stderr may be kept."""
+        return self._out.end, self._err.end
 
     def over_limit(self) -> bool:
-        """Whether the process wrote more than it may."""
-        # Once all is read, the bytes read are the size, and no system call is needed.
-        n_bytes = self._out.size + self._err.size if self.is_behind else self.n_bytes
-        return n_bytes > self._limits.output_bytes
+        """Whether the process wrote more than it may, or made its files larger in another way."""
+        limit = self._limits.output_bytes
+        return (
+            self._out.is_over(limit)
+            or self._err.is_over(limit)
+            or self._out.size + self._err.size > limit
+        )
 
     def _keep(self, line: RawLine) -> None:
         self.stderr_tail = (self.stderr_tail + line.text + b"\n")[-4096:]
@@ -160,18 +187,13 @@ class _Pipe:
             chunk = chunk[os.write(self._file_fd, chunk) :]
         return bool(moved)
 
-    def close_write(self) -> None:
-        """Close our copy of the writing end; the agent keeps its own."""
-        if self.write_fd >= 0:
-            os.close(self.write_fd)
-            self.write_fd = -1
-
     def close(self) -> None:
-        """Move the rest and close the pipe."""
-        self.close_write()
-        while self.drain():
-            pass
         os.close(self._read_fd)
+
+
+def opened_again(fd: int) -> int:
+    """Return another file description of a file: flags and leases that are set there stay there."""
+    return os.open(f"/dev/fd/{fd}", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
 
 class TurnWatcher:

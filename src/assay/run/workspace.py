@@ -6,6 +6,7 @@ import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,24 @@ from assay.records.files import (
 from assay.records.once import made_once
 from assay.records.raw_streams import SESSION_FILES
 from assay.records.spec import KEEP_ALL, KEEP_FAILED, KEEP_NONE, TrialSpec
-from assay.run.notes import folder_of_row, note_end, notes_in, read_note, write_note
+from assay.records.text import counted_noun
+from assay.run.notes import (
+    folder_of_row,
+    note_end,
+    notes_in,
+    read_note,
+    start_folder,
+    write_note,
+)
+from assay.run.process import raise_if_stopping
 from assay.run.raw import RawStreams
 from assay.run.secrets import Secrets
 
+_MOST_MATCHES = 10_000
+_SESSION_FILES = 100
+"""Each is an open file until the trial is over."""
+_SESSION_BYTES = 64 * 1024 * 1024
+"""Most that is kept of an agent's session files together: they are read into memory."""
 _ALWAYS_PASSED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SHELL", "USER", "LOGNAME")
 
 
@@ -132,6 +147,31 @@ def make_workspace(spec: TrialSpec) -> Path:
         msg = f"cannot make the workspace {workspace}: {error}"
         raise OutputError(msg) from error
     return workspace.resolve()
+
+
+def keep_start(spec: TrialSpec, workspace: Path, names: Iterable[str]) -> None:
+    """Copy what agents read in a workspace, as its prompt and the set-up made it.
+
+    What is there in the end may be the agent's doing, and proves nothing about the experiment.
+    """
+    if not (spec.surroundings.workspace_dir and (spec.prompt.files or spec.prompt.setup)):
+        return
+    target = start_of(spec)
+    with contextlib.suppress(OSError):
+        remove_folder(str(target), missing_ok=True)
+        target.mkdir(parents=True)
+        for name in names:
+            source, copy = workspace / name, target / name
+            if source.is_dir() and not source.is_symlink():
+                copy_folder(str(source), str(copy))
+            elif source.is_file():
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(source.read_bytes())
+
+
+def start_of(spec: TrialSpec) -> Path:
+    """Return where the copy is of what a trial's agent found."""
+    return start_folder(Path(spec.surroundings.workspace_dir or "", spec.folder))
 
 
 @cache
@@ -408,17 +448,29 @@ def secrets_of(env: Mapping[str, str]) -> Secrets:
 
 def keep_files(
     patterns: Iterable[str], bases: Mapping[str, Path], raw: RawStreams, secrets: Secrets
-) -> None:
+) -> list[str]:
     """Copy the agent's own session files beside the raw streams; mask secrets, also in names.
 
-    bases has the folder for each beginning of a pattern; the empty one comes last.
+    bases has the folder for each beginning of a pattern; the empty one comes last. Return warnings
+    about files that are too many or too large.
     """
+    left, n_files, refused = _SESSION_BYTES, 0, 0
     for source, name in _matches(patterns, bases):
+        raise_if_stopping()
         with contextlib.suppress(OSError):
+            data = read_regular(source, left + 1) if n_files < _SESSION_FILES else None
+            if data is None or len(data) > left:
+                refused += 1
+                continue
             kept = f"{SESSION_FILES}/{secrets.mask_text(str(name))}"
             while kept in raw:  # two names that differ only in secrets of the same length
                 kept += "*"
-            raw.write(kept, secrets.mask_file(read_regular(source)))
+            raw.write(kept, secrets.mask_file(data))
+            left, n_files = left - len(data), n_files + 1
+    if not refused:
+        return []
+    most = f"{_SESSION_FILES} files and {_SESSION_BYTES >> 20} MB"
+    return [f"{counted_noun(refused, 'session file')} not kept: more than {most} together"]
 
 
 def remove_links(folder: Path, path: Path) -> None:
@@ -435,6 +487,6 @@ def _matches(patterns: Iterable[str], bases: Mapping[str, Path]) -> Iterator[tup
     for pattern in patterns:
         start, base = next(pair for pair in bases.items() if pattern.startswith(pair[0]))
         real_base = base.resolve()
-        for source in sorted(base.glob(pattern.removeprefix(start))):
+        for source in sorted(islice(base.glob(pattern.removeprefix(start)), _MOST_MATCHES)):
             if source.resolve().is_relative_to(real_base):
                 yield source, source.relative_to(base)

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from numpy.typing import ArrayLike
 
+from assay.records.text import counted_noun
 from assay.stats.distributions import (
     Floats,
     Ints,
@@ -17,6 +18,7 @@ from assay.stats.distributions import (
     as_shares,
     as_tallies,
     as_values,
+    binomial_pmf,
     require_same_length,
     t_cdf,
     two_sided_t,
@@ -238,7 +240,7 @@ def with_judge(
     method = f"{interval.method}, corrected for the judge's errors"
     scaled = msgspec.structs.replace(
         found,
-        difference=difference / gain,
+        difference=min(max(difference / gain, -1.0), 1.0),
         interval=make_interval(*limits, interval.level, method, (-1.0, 1.0)),
         variance=None if found.variance is None else found.variance / gain**2,
         skew=None if found.skew is None else found.skew / gain**3,
@@ -470,6 +472,11 @@ class AmountDifference(msgspec.Struct, frozen=True, rename="camel"):
     ratio_interval: Interval | None = None
     typical_ratio: float | None = None
     typical_ratio_interval: Interval | None = None
+    median_ratio: float | None = None
+    """Median of the ratios of single prompts: a few that run away do not move it."""
+    median_ratio_interval: Interval | None = None
+    tail: str | None = None
+    """Says that a few prompts took far more than the rest, so that means are hardly known."""
     note: str | None = None
 
 
@@ -500,6 +507,7 @@ def compare_amounts(
         difference_interval = widen_to_draws(difference_interval, draws[:, 1] - draws[:, 0])
         ratio_interval = widen_to_draws(ratio_interval, draws[:, 1] / draws[:, 0])
     mean_a, mean_b = float(a.mean()), float(b.mean())
+    ratios = np.sort(b / a) if a.min() > 0.0 else None
     return AmountDifference(
         n_prompts=int(a.size),
         mean_a=mean_a,
@@ -510,8 +518,57 @@ def compare_amounts(
         ratio_interval=ratio_interval,
         typical_ratio=typical,
         typical_ratio_interval=typical_interval,
+        median_ratio=None if ratios is None else float(np.median(ratios)),
+        median_ratio_interval=None if ratios is None else _median_interval(ratios, level),
+        tail=_tail_words(a, b),
         note=difference.note,
     )
+
+
+_FAR = 4.0
+"""In robust standard deviations of logarithms: log-normal amounts of 50 prompts are as far out in 3
+of 1,000 cases."""
+_MAD_TO_SD = 1.4826
+
+
+def _tail_words(a: Floats, b: Floats) -> str | None:
+    """Say how many prompts lie beyond what a log-normal distribution explains; None for none."""
+    n_far = 0
+    for amounts in (a, b):
+        if amounts.min() <= 0.0:
+            return None
+        logs = np.log(amounts)
+        apart = logs - float(np.median(logs))
+        spread = _MAD_TO_SD * float(np.median(np.abs(apart)))
+        n_far = max(n_far, int((apart > _FAR * spread).sum()) if spread > 0.0 else 0)
+    if not n_far:
+        return None
+    prompts = counted_noun(n_far, "prompt")
+    return (
+        f"{prompts} took far more than the rest: how often that happens is hardly known, so that "
+        "the means and their ratio may lie beyond their intervals; the median ratio does not"
+    )
+
+
+def _median_interval(ordered: Floats, level: float) -> Interval | None:
+    """Return the interval of a median, whatever the distribution; None of too few values, and of
+    values that are all equal, whose spread cannot be judged."""
+    n = int(ordered.size)
+    if ordered[-1] - ordered[0] <= _TIE * ordered[-1]:
+        return None
+    if n > _MOST_ORDERED:
+        reach = 0.5 * two_sided_t(level, n) * math.sqrt(n)
+        first = max(0, math.floor(0.5 * n - reach) - 1)
+    else:
+        below = np.cumsum(binomial_pmf(n, 0.5))
+        first = int(np.searchsorted(below, 0.5 * (1.0 - level), side="right")) - 1
+    if first < 0:
+        return None
+    limits = float(ordered[first]), float(ordered[n - 1 - first])
+    return make_interval(*limits, level, "order statistics", (0.0, math.inf))
+
+
+_MOST_ORDERED = 1_000
 
 
 def _ratio_interval(

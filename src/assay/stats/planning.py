@@ -337,6 +337,36 @@ def smallest_difference(
     return smallest if smallest <= 1.0 else None
 
 
+class DesignReach(msgspec.Struct, frozen=True, rename="camel"):
+    """What a comparison of so many prompts and trials can show, with a power of 0.8."""
+
+    in_general: float | None
+    """The smallest difference on prompts like these; None if no difference is shown."""
+    on_these: float
+    """The smallest difference on these very prompts."""
+
+
+def reach_of_design(
+    n_prompts: int, n_trials: int, difficulty: Difficulty, *, alpha: float = 0.05
+) -> DesignReach:
+    """Say what a run can show before it is paid for; prompts are as hard as is assumed."""
+    spread = difficulty.spread().variance(n_trials)
+    general = smallest_difference(spread, n_prompts, n_trials=n_trials, alpha=alpha)
+    df = max(1, n_prompts - 1)  # how hard the prompts are that were drawn is chance, too
+    reach = t_quantile(1.0 - 0.5 * alpha, df) + t_quantile(0.8, df)
+    rate, fails = difficulty.rate, 1.0 - difficulty.rate
+    squared = fails**2 + difficulty.icc * rate * fails
+    here = reach * math.sqrt(spread / n_prompts)
+    for _ in range(_MOST_ROUNDS):
+        # Prompts that nearly always failed, and now do not, vary more than before.
+        kept = max(0.0, 1.0 - min(here, fails) / fails) if fails else 0.0
+        moved = (spread * n_trials / 2.0 + kept * fails - kept**2 * squared) / n_trials
+        here = reach * math.sqrt(max(spread, moved) / n_prompts)
+    # However small the spread, a test needs some trials that differ.
+    least = _differing_prompts(alpha, 0.8) / (n_prompts * n_trials)
+    return DesignReach(general, min(1.0, max(here, least)))
+
+
 def prompts_to_decide(
     difference: float, variance: float, margin: float, *, power: float = 0.8, alpha: float = 0.05
 ) -> int | None:

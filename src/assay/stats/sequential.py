@@ -77,7 +77,8 @@ def judged_look(look: Look, judge: JudgeErrors | None, margin: float) -> Look:
     """Return a look at the difference that people would see: see paired.with_judge."""
     if judge is None or look.difference is None:
         return look
-    gain, difference = judge.gain, look.difference / judge.gain
+    gain = judge.gain
+    difference = min(max(look.difference / gain, -1.0), 1.0)
     return msgspec.structs.replace(
         look,
         difference=difference,
@@ -475,27 +476,32 @@ def _range(interval: Interval, margin: float) -> str:
     return clear_range(interval, (-margin, 0.0))
 
 
+def _points(margin: float) -> str:
+    return f"{100 * margin:g} points"
+
+
 def _gate_words(
     outcome: SequentialOutcome, interval: Interval, margin: float, worst: Look | None
 ) -> str:
-    lies = f"the difference lies in {_range(interval, margin)} at every look"
+    lies, most = f"the difference lies in {_range(interval, margin)} at every look", _points(margin)
     if worst is not None:
         return (
-            f"a loss of {margin:g} is ruled out where it was measured, but not if all that was not "
-            f"measured had failed: the difference would be {worst.difference or 0.0:+.3f}"
+            f"a loss of {most} is ruled out where it was measured, but not if all that was not "
+            f"measured had failed: the difference would be {100 * (worst.difference or 0.0):+.1f} "
+            "points"
         )
     if outcome == "pass":
-        return f"a loss of {margin:g} is ruled out: {lies}"
+        return f"a loss of {most} is ruled out: {lies}"
     if outcome == "fail":
         return f"worse: {lies}"
-    return f"neither a loss nor its absence is shown: {lies}, the margin is {margin:g}"
+    return f"neither a loss nor its absence is shown: {lies}, the margin is {most}"
 
 
 def _effect_words(outcome: SequentialOutcome, interval: Interval, effect: float) -> str:
     shown = clear_range(interval, (-effect, 0.0, effect))
     lies = f"the difference lies in {shown} at every look"
     if outcome == "same":
-        return f"a difference of {effect:g} is ruled out either way: {lies}"
+        return f"a difference of {_points(effect)} is ruled out either way: {lies}"
     if outcome in ("better", "worse"):
         return f"{outcome}: {lies}"
-    return f"neither a difference nor the absence of one of {effect:g} is shown: {lies}"
+    return f"neither a difference nor the absence of one of {_points(effect)} is shown: {lies}"

@@ -13,6 +13,7 @@ from assay.stats.distributions import (
     as_shares,
     as_values,
     binomial_pmf,
+    normal_cdf,
     normal_quantile,
 )
 
@@ -67,6 +68,47 @@ def losses_differ(lost_a: int, n_a: int, lost_b: int, n_b: int, alpha: float = 0
 
 
 _MOST_EXACT = 5000
+
+
+def stratified_p(run_a: tuple[Ints, Ints], run_b: tuple[Ints, Ints]) -> float | None:
+    """Return the two-sided p of no difference on these very prompts; None if none is measured.
+
+    Each run is (passes, measured trials) of each prompt. Given how many trials of a prompt passed
+    in both runs together, all ways to share them out are as likely (Mantel and Haenszel, mid-p).
+    It says nothing about other prompts: one that alone gets much better decides it.
+    """
+    both = (run_a[1] > 0) & (run_b[1] > 0)
+    if not both.any():
+        return None
+    passed_b = run_b[0][both]
+    n_a, n_b = run_a[1][both], run_b[1][both]
+    passed = run_a[0][both] + passed_b
+    mixed = (passed > 0) & (passed < n_a + n_b)
+    passed, n_a, n_b, passed_b = (x[mixed] for x in (passed, n_a, n_b, passed_b))
+    if not passed.size:
+        return 1.0
+    seen = int(passed_b.sum())
+    if passed.size * int(n_b.sum()) > _MOST_CONVOLVED:
+        n = n_a + n_b
+        variance = float((n_a * n_b * passed * (n - passed) / (n * n * (n - 1.0))).sum())
+        z = (seen - float((passed * n_b / n).sum())) / math.sqrt(variance)
+        return 2.0 * normal_cdf(-abs(z))
+    chances = np.ones(1)
+    for key in zip(passed.tolist(), n_a.tolist(), n_b.tolist(), strict=True):
+        chances = np.convolve(chances, _shared_out(*key))
+    low = float(chances[:seen].sum()) + 0.5 * float(chances[seen])
+    return min(1.0, 2.0 * min(low, 1.0 - low))
+
+
+_MOST_CONVOLVED = 20_000_000
+
+
+@lru_cache(maxsize=4_096)
+def _shared_out(passed: int, n_a: int, n_b: int) -> Floats:
+    """Return the chance that B has 0, 1, ... of the passes (hypergeometric)."""
+    all_ways = math.comb(n_a + n_b, passed)
+    ways = [math.comb(n_b, x) * math.comb(n_a, passed - x) for x in range(min(passed, n_b) + 1)]
+    return np.array([way / all_ways for way in ways])
 
 
 def smallest_p(n_prompts: int) -> float:

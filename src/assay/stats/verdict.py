@@ -15,7 +15,6 @@ from assay.stats.planning import Difficulty, PairedSpread, prompts_needed, promp
 from assay.stats.rates import Interval
 from assay.stats.significance import fewest_prompts
 
-_ALPHA = 0.05
 _MOST_ROUNDS = 100
 _MOST_GUESSES = 12
 _MOST_MORE_PROMPTS = 10_000
@@ -25,15 +24,18 @@ type VerdictCode = Literal["better", "worse", "same", "not-worse", "not-enough-d
 
 
 class Verdict(msgspec.Struct, frozen=True, rename="camel"):
-    """A code for programs, words for people, and how many more prompts would decide it."""
+    """What was found, and how many more prompts would decide it."""
 
     code: VerdictCode
-    words: str
+    words: str = ""
+    """Added by assay.report.sentence."""
     n_more_prompts: int | None = None
     interval: Interval | UnsetType = UNSET
     """Of "same": what lies within the margin, where that is not the interval of the difference."""
     n_unmeasured: int | UnsetType = UNSET
     """Trials that were not measured and could turn what the others show."""
+    changed: list[str] | UnsetType = UNSET
+    """Why the runs cannot be compared: how their prompts differ."""
 
 
 def judge_difference(
@@ -42,7 +44,6 @@ def judge_difference(
     margin: float,
     alpha: float = 0.05,
     adjusted_p: float | None = None,
-    names: tuple[str, str] = ("A", "B"),
     extremes: Extremes | None = None,
 ) -> Verdict:
     """Judge B against A; pass the Holm-adjusted p when several pairs are judged together.
@@ -53,44 +54,36 @@ def judge_difference(
     require_margin(margin)
     interval, difference = comparison.interval, comparison.difference
     if interval is None or difference is None:
-        return Verdict("not-enough-data", "not enough data: no prompt was graded in both runs")
+        return Verdict("not-enough-data")
     p_value = comparison.p_value if adjusted_p is None else adjusted_p
     enough = comparison.n_units >= fewest_prompts(alpha)
     significant = enough and p_value is not None and p_value <= alpha
-    size = f"{difference:+.3f} ({interval.low:+.3f} to {interval.high:+.3f})"
     # Equivalence comes first: a difference smaller than the margin is "same" even when it is
     # significant.
     if enough and _is_within(comparison, margin, alpha, extremes):
-        tail = "; a difference is shown, but it is smaller than the margin" if significant else ""
         low, high = margin_limits(comparison, margin, alpha) or (interval.low, interval.high)
-        decided = Interval(low, high, 1.0 - alpha, "held against the margin")
-        size = f"{difference:+.3f} ({clear_range(decided, (-margin, margin))})"
-        words = f"{names[1]} is the same as {names[0]} within {margin:g}: {size}{tail}"
-        return Verdict("same", words, interval=decided)
+        return Verdict("same", interval=Interval(low, high, 1.0 - alpha, "held against the margin"))
     if significant and (interval.low > 0.0 or interval.high < 0.0):
         code: VerdictCode = "better" if interval.low > 0.0 else "worse"
-        words = f"{names[1]} is {code} than {names[0]}: {size}"
         if extremes is not None and not _is_certain(code, extremes):
-            n = extremes.n_not_measured
-            told = f"not decided: {could_turn(n, words)}"
-            return Verdict("not-enough-data", told, n_unmeasured=n)
-        return Verdict(code, words)
-    return _undecided(comparison, margin, alpha, p_value)
+            return Verdict("not-enough-data", n_unmeasured=extremes.n_not_measured)
+        return Verdict(code)
+    return _undecided(comparison, margin, alpha)
 
 
-def clear_range(interval: Interval, lines: tuple[float, ...], digits: int = 3) -> str:
-    """Write an interval with so many digits that no limit seems to lie on one of these lines."""
+def clear_range(interval: Interval, lines: tuple[float, ...], digits: int = 1) -> str:
+    """Write an interval in points, so that no limit seems to lie on one of these lines."""
     limits = (interval.low, interval.high)
     while digits < _MOST_DIGITS and any(
-        limit != line and round(limit, digits) == round(line, digits)
+        limit != line and round(100 * limit, digits) == round(100 * line, digits)
         for limit in limits
         for line in lines
     ):
         digits += 1
-    return f"{interval.low:+.{digits}f} to {interval.high:+.{digits}f}"
+    return f"{100 * interval.low:+.{digits}f} to {100 * interval.high:+.{digits}f} points"
 
 
-_MOST_DIGITS = 6
+_MOST_DIGITS = 4
 
 
 def could_turn(n_unmeasured: int, words: str) -> str:
@@ -143,6 +136,20 @@ def margin_limits(
     return low + min(0.0, skewed), high + max(0.0, skewed)
 
 
+def prompts_for_same(margin: float, alpha: float = 0.05) -> int | None:
+    """Return how few prompts can show that a difference stays within the margin, if none differs.
+
+    With fewer, a difference of the margin could be in prompts of which they show none.
+    """
+    if margin <= 0.0:
+        return None
+    variance = margin * (1.0 - margin)
+    n = max(fewest_prompts(alpha), math.ceil(3.84 * variance / margin**2))
+    while two_sided_t(1.0 - alpha, n - 1) * math.sqrt(variance / n) >= margin:
+        n += 1
+    return n
+
+
 def require_margin(margin: float) -> None:
     """Refuse a margin that is not a share (2 instead of 0.02 is the usual slip)."""
     if not 0.0 <= margin < 1.0:
@@ -150,53 +157,20 @@ def require_margin(margin: float) -> None:
         raise ValueError(msg)
 
 
-def _undecided(
-    comparison: PairedDifference, margin: float, alpha: float, p_value: float | None
-) -> Verdict:
-    n = comparison.n_prompts
-    if not comparison.wins + comparison.losses:
-        return _nothing_differs(comparison, margin, alpha)
-    needed = prompts_to_decide(
-        comparison.difference or 0.0, comparison.variance or 0.0, margin, alpha=alpha
-    )
-    n_units = comparison.n_units
-    clustered = n_units < n
-    prompts = counted_noun(n, "prompt")
-    size = f"{prompts} in {n_units} clusters" if clustered else prompts
-    verb = "leaves" if n == 1 else "leave"
-    words = f"not enough data: {size} {verb} the difference open{_halfway(comparison, p_value)}"
-    # Test and interval both have to agree; where they just miss, ask for a tenth more.
-    n_more = None if needed is None else max(needed - n_units, 1 + n_units // 10)
-    if n_more is None or n_more > _MOST_MORE_PROMPTS:
-        words = f"{words}; no practical number of prompts would decide it if it stays as seen"
-        return Verdict("not-enough-data", words)
-    more = f"{n_more} more clusters" if clustered else f"{n_more} more"
-    words = f"{words}; about {more} would decide it if it stays as seen"
-    return Verdict("not-enough-data", words, n_more)
-
-
-def _nothing_differs(comparison: PairedDifference, margin: float, alpha: float) -> Verdict:
-    """Say what it takes to show that nothing differs: more prompts, if they go on to agree."""
+def _undecided(comparison: PairedDifference, margin: float, alpha: float) -> Verdict:
     n = comparison.n_units
-    needed = prompts_to_decide(0.0, 0.0, margin, alpha=alpha) if margin else None
-    words = f"not enough data: none of {counted_noun(comparison.n_prompts, 'prompt')} differs"
-    if needed is None or needed - n > _MOST_MORE_PROMPTS:
-        return Verdict("not-enough-data", f"{words}, which shows no difference and rules none out")
-    n_more = max(needed - n, 1 + n // 10)
-    words += f"; to show that it stays below {margin:g} takes about {n_more} more like these"
-    return Verdict("not-enough-data", words, n_more)
-
-
-def _halfway(comparison: PairedDifference, p_value: float | None) -> str:
-    """Say which of interval and test is missing, where only one of them shows a difference."""
-    interval = comparison.interval
-    if interval is None or p_value is None:
-        return ""
-    if interval.low > 0.0 or interval.high < 0.0:
-        return f" (the interval excludes zero, but the test does not decide: p = {p_value:.3g})"
-    if p_value <= _ALPHA:
-        return f" (the test shows one, p = {p_value:.3g}, but the interval does not exclude zero)"
-    return ""
+    if not comparison.wins + comparison.losses:
+        # More prompts, if they go on to agree, show that the difference is below the margin.
+        needed = prompts_to_decide(0.0, 0.0, margin, alpha=alpha) if margin else None
+    else:
+        needed = prompts_to_decide(
+            comparison.difference or 0.0, comparison.variance or 0.0, margin, alpha=alpha
+        )
+    # Test and interval both have to agree; where they just miss, ask for a tenth more.
+    n_more = None if needed is None else max(needed - n, 1 + n // 10)
+    if n_more is None or n_more > _MOST_MORE_PROMPTS:
+        return Verdict("not-enough-data")
+    return Verdict("not-enough-data", n_more_prompts=n_more)
 
 
 type GateName = Literal["regression", "not-better"]
@@ -249,7 +223,10 @@ def judge_gate(
             comparison, margin=margin, alpha=alpha, adjusted_p=p_value, extremes=extremes
         )
         if better.n_unmeasured is not UNSET:
-            return GateResult(gate, "cannot-judge", better.words)
+            words = could_turn(
+                better.n_unmeasured, f"the difference lies in {clear_range(interval, (0.0,))}"
+            )
+            return GateResult(gate, "cannot-judge", words)
         result = _judge_not_better(interval, margin, better=better.code == "better")
     if result.outcome == "fail" and extremes is not None:
         # A fail must hold in the best case, too.
@@ -269,34 +246,36 @@ def _judge_regression(
     significant: bool,
 ) -> GateResult:
     """worst is the case that withholds a pass, if there is one."""
-    seen = f"the difference lies in {interval.low:+.3f} to {interval.high:+.3f}"
+    most = f"{100 * margin:g} points"
+    seen = f"the difference lies in {clear_range(interval, (-margin, 0.0, margin))}"
     if interval.high < -margin and significant:
-        return GateResult("regression", "fail", f"worse by more than {margin:g}: {seen}")
+        return GateResult("regression", "fail", f"worse by more than {most}: {seen}")
     if low > -margin and worst is not None:
         words = (
-            f"not worse by more than {margin:g} where it was measured, but perhaps if all that was "
-            f"not measured had failed: the difference would be {worst.difference or 0.0:+.3f}"
+            f"not worse by more than {most} where it was measured, but perhaps if all that was "
+            "not measured had failed: the difference would be "
+            f"{100 * (worst.difference or 0.0):+.1f} points"
         )
         return GateResult("regression", "cannot-judge", words)
     if low > -margin:
         words = (
-            f"not worse by more than {margin:g}: the difference is above {low:+.3f}, "
+            f"not worse by more than {most}: the difference is above {100 * low:+.1f} points, "
             "also if a loss were concentrated in few prompts"
         )
         return GateResult("regression", "pass", words)
     if interval.high < 0.0 and significant:
-        words = f"worse, but perhaps by no more than {margin:g}: {seen}"
+        words = f"worse, but perhaps by no more than {most}: {seen}"
         return GateResult("regression", "cannot-judge", words)
-    words = f"neither a regression nor its absence is shown: {seen}, the margin is {margin:g}"
+    words = f"neither a regression nor its absence is shown: {seen}, the margin is {most}"
     return GateResult("regression", "cannot-judge", words)
 
 
 def _judge_not_better(interval: Interval, margin: float, *, better: bool) -> GateResult:
-    seen = f"the difference lies in {interval.low:+.3f} to {interval.high:+.3f}"
+    seen = f"the difference lies in {clear_range(interval, (-margin, 0.0, margin))}"
     if better:
         return GateResult("not-better", "pass", f"shown to be better: {seen}")
     if interval.high < margin:
-        words = f"an improvement of {margin:g} is ruled out: {seen}"
+        words = f"an improvement of {100 * margin:g} points is ruled out: {seen}"
         return GateResult("not-better", "fail", words)
     return GateResult("not-better", "cannot-judge", f"an improvement is not shown: {seen}")
 

@@ -16,6 +16,7 @@ from assay.pipeline.extract import failure_of
 from assay.plugin import Adapter, Reading, Watch
 from assay.plugins import with_defaults
 from assay.records.recording import RawLine, Recording, Turn, TurnEnd
+from assay.records.text import shortened
 
 _TIMES = ("timestamp", "duration")
 
@@ -175,5 +176,4 @@ def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> list[str]:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:120]}…"
+    return shortened(repr(value), 120)

@@ -51,6 +51,7 @@ def make_app(service: ViewerService) -> Starlette:
         "raw",
         "sheet",
         "search",
+        "why",
     )
     return Starlette(
         routes=[
@@ -112,6 +113,9 @@ class _Pages:
         asked = request.query_params
         found = self._service.search(_runs(request), asked.get("q", ""), asked.get("after", ""))
         return _json(found)
+
+    def why(self, request: Request) -> Response:
+        return _json(self._service.why(_runs(request)))
 
     def sheet(self, request: Request) -> Response:
         return _json(self._service.sheet(_runs(request)))

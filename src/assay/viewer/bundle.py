@@ -13,6 +13,7 @@ from assay.viewer.labels import label_file, read_run_labels
 from assay.viewer.library import game_log, raw_files
 from assay.viewer.overview import OpenRun, overview
 from assay.viewer.prompts import Prompts
+from assay.viewer.why import why
 
 _MOST_RAW = 64 * 1024
 _ALL_RAW = 24 * 1024 * 1024
@@ -30,6 +31,7 @@ def write_bundle(
     page = overview(title, shown, options)
     for about, found in zip(page["runs"], labels, strict=True):
         about["labels"] = found.shown
+    page["why"] = why(shown)
     write_html(out, page, table, _Rows(shown, prompts, table))
 
 

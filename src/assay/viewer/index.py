@@ -4,6 +4,7 @@ import contextlib
 import copy
 import fcntl
 import hashlib
+import hmac
 import os
 import tempfile
 from collections.abc import Iterator
@@ -25,12 +26,15 @@ from assay.compare.columns import (
     RunFacts,
 )
 from assay.compare.runs import Run, failed_ungraded, impossible_rows, make_run
-from assay.records.private import cache_root
+from assay.records.files import remove_folder
+from assay.records.private import cache_root, private_folder, write_private
 from assay.records.rows import UNREADABLE, line_blocks
+from assay.records.signatures import user_key
 from assay.records.trial.files import Kind, kind_of
 
 _BLOCK = 1024 * 1024
-_VERSION = 7  # of the layout on disk; an index of another version is made again
+_CACHE = "index"
+_VERSION = 8  # of the layout on disk; an index of another version is made again
 _SAMPLE = 4096
 _HEAD = 160
 _MOST_BAD = 20
@@ -58,6 +62,8 @@ class IndexMeta(msgspec.Struct, rename="camel"):
     bad: list[int] = []
     """Numbers of the first lines that could not be read."""
     facts: RunFacts = msgspec.field(default_factory=RunFacts)
+    code: str = ""
+    """Shows that we made the index, and that its files are as we left them."""
 
 
 class Index:
@@ -161,19 +167,23 @@ class Index:
         return np.memmap(self.folder / name, dtype, mode="r", shape=(n,))
 
     def _claim(self, *, keep: bool) -> Path:
-        """Lock a folder for this index: beside the file, in the cache, else a temporary one."""
-        if keep:
-            for folder in (_beside(self.path), _cached(self.path)):
-                with contextlib.suppress(OSError):  # cannot be written: try the next
-                    folder.mkdir(parents=True, exist_ok=True)
-                    fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                    try:
-                        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    except OSError:
-                        os.close(fd)
-                        break  # another viewer has it open
-                    self._lock_fd = fd
-                    return folder
+        """Lock a folder for this index: in the user's cache, else a temporary one.
+
+        Never beside the file: whoever gave us the results could have put an index there.
+        """
+        with contextlib.suppress(OSError):  # cannot be written
+            if keep and (folder := _cached(self.path)):
+                private_folder(_CACHE)
+                folder.mkdir(exist_ok=True, mode=0o700)
+                flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+                fd = os.open(folder / "lock", flags, 0o600)
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:  # another viewer has it open
+                    os.close(fd)
+                    raise
+                self._lock_fd = fd
+                return folder
         self._temporary = tempfile.TemporaryDirectory(prefix="assay-index-")
         return Path(self._temporary.name)
 
@@ -184,19 +194,42 @@ class Index:
                 (self.folder / name).stat().st_size >= size for name, size in _sizes(meta).items()
             )
             known = meta.version == _VERSION and meta.by == self._by and whole
-            if known and self.sampled(meta.size) == meta.sample:
+            ours = meta.code and hmac.compare_digest(meta.code, self._code(meta))
+            if known and ours and self.sampled(meta.size) == meta.sample:
                 return meta
         except (OSError, msgspec.MsgspecError):
             pass
+        self._remove_files()
         return IndexMeta(by=self._by)
+
+    def _code(self, meta: IndexMeta) -> str:
+        """Return a code that only we can make, of the index and its files as they are now.
+
+        Whoever changes one of these changes its time, too, which cannot be set. Without a key
+        there is none, and the index is made again next time.
+        """
+        if (key := user_key(make=True)) is None:
+            return ""
+        files = [(self.folder / name).lstat() for name in _sizes(meta)]
+        stamps = [(one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in files]
+        about = msgspec.structs.replace(meta, code="")
+        text = msgspec.json.encode((str(self.path.resolve()), about, stamps), order="sorted")
+        return hmac.new(key, text, "sha256").hexdigest()
+
+    def _remove_files(self) -> None:
+        """Remove what may be anything, links and FIFOs included."""
+        for path in self.folder.iterdir():
+            if path.name != "lock":
+                if path.is_dir() and not path.is_symlink():
+                    remove_folder(str(path))
+                else:
+                    path.unlink()
 
     def _save(self, meta: IndexMeta) -> None:
         # Written last, and replaced at once: it says how many bytes of each column count, so that a
         # kill leaves the index as it was.
-        target = self.folder / "meta.json"
-        fresh = target.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(meta))
-        fresh.replace(target)
+        meta.code = self._code(meta)
+        write_private(self.folder / "meta.json", msgspec.json.encode(meta))
 
     def sampled(self, size: int) -> str:
         """Fingerprint the beginning and the end of what has been read."""
@@ -216,12 +249,11 @@ def sample_of(file: BinaryIO, size: int) -> str:
 
 def indexed_size(path: Path) -> int:
     """Return how many bytes of a file a kept index covers; 0 if there is none."""
-    for folder in (_beside(path), _cached(path)):
-        try:
-            return msgspec.json.decode((folder / "meta.json").read_bytes(), type=IndexMeta).size
-        except (OSError, msgspec.MsgspecError):
-            continue
-    return 0
+    try:
+        data = (_cached(path) / "meta.json").read_bytes()
+        return msgspec.json.decode(data, type=IndexMeta).size
+    except (OSError, msgspec.MsgspecError):
+        return 0
 
 
 def id_hash(prompt_id: str) -> int:
@@ -372,10 +404,6 @@ def _appended(path: Path, size: int) -> Iterator[BinaryIO]:
         yield file
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(f"{path.name}.assay-index")
-
-
 def _cached(path: Path) -> Path:
     name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]
-    return cache_root() / "index" / name
+    return cache_root() / _CACHE / name

@@ -14,10 +14,12 @@ import msgspec
 import numpy as np
 
 from assay.errors import InputError
+from assay.records.files import read_regular
 from assay.records.live import read_live
 from assay.records.private import private_folder, write_private
 from assay.records.raw_streams import Attempt, named_streams, place_inside
 from assay.records.rows import UNREADABLE, read_lines
+from assay.records.signatures import checked, signed
 from assay.records.trial import NUMBER
 from assay.records.trial.files import detect_kind
 from assay.records.trial.views import MadeByView
@@ -29,7 +31,7 @@ from assay.viewer.prompts import Prompts
 _DEEPEST = 6
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MOST_FILES = 2000
-_NOT_RUNS = (".raw", ".workspaces", ".assay-index")
+_NOT_RUNS = (".raw", ".workspaces", ".assay-index")  # the last of earlier versions
 _PASSED_OVER = frozenset(
     {"raw", "logs", "workspaces", "node_modules", ".git", ".venv", "__pycache__", "site-packages"}
 )
@@ -275,7 +277,8 @@ class Leaderboard:
             index.close()
         self._known[path] = summary
         with contextlib.suppress(OSError):
-            write_private(_summary_file(path), msgspec.json.encode(summary))
+            data = signed(msgspec.json.encode(summary), str(path.resolve()))
+            write_private(_summary_file(path), data)
 
 
 def summarize(index: Index, about: os.stat_result) -> RunSummary:
@@ -307,7 +310,8 @@ def _summary_file(path: Path) -> Path:
 
 def _stored_summary(path: Path) -> RunSummary | None:
     try:
-        kept: Any = msgspec.json.decode(_summary_file(path).read_bytes(), type=RunSummary)
+        data = checked(read_regular(_summary_file(path)), str(path.resolve()))
+        kept: Any = msgspec.json.decode(data or b"", type=RunSummary)
     except (OSError, msgspec.MsgspecError):
         return None
     return kept if kept.version == _SUMMARY_VERSION else None

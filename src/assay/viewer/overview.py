@@ -6,11 +6,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from assay import __version__
 from assay.compare.columns import Floats
 from assay.compare.report import CompareOptions, compare
+from assay.report.sentence import effects_section, word_verdicts
 from assay.stats.means import N_RESAMPLES, estimate_mean
 from assay.viewer.index import Index
 from assay.viewer.prompts import Prompts
@@ -64,11 +66,14 @@ def _group(shown: list[OpenRun], options: CompareOptions) -> dict[str, Any]:
     comparison = compare([run.index.run(run.label) for run in shown], options)
     if options.growing and comparison.pairs and not options.decisions:
         comparison.judge_at_any_look(options.margin)
+    sections = word_verdicts(comparison.sections)
+    if options.effects and all(health["healthy"] for health in sections["health"].values()):
+        sections["effects"] = effects_section(sections, msgspec.to_builtins(options.effects))
     indexes = [run.index for run in shown]
     labels = [run.label for run in shown]
     return {
         "kind": shown[0].index.kind,
-        "sections": comparison.sections,
+        "sections": sections,
         "charts": charts(
             labels, indexes, Prompts(indexes), options.seed, options.n_resamples or N_RESAMPLES
         ),

@@ -1,4 +1,4 @@
-"""The query language of the search: `tool:Bash rm`, `failed:true cost>0.1`, `"exact words" -not`.
+"""The query language of the search: `tool:Bash rm`, `failed:true cost>0.1`, `-not "exact words"`.
 
 The page has the same in query.js, for reports without a server; tests/viewer/queries.json is run
 on both. Words are looked for within one part of a trial: a step, the answer, the input or a
@@ -7,13 +7,12 @@ grader's reason. So a hit is a place that one can open.
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
 
 from assay.errors import InputError
-from assay.report.page import asset
+from assay.records.tools import kind_meant, kind_of_tool, paths_in
 
 _WORD = re.compile(r"[^\W_]+")
 _TERM = re.compile(r'(-?)(?:([a-z]+)(>=|<=|:|=|>|<))?(?:"([^"]*)"?|(\S+))', re.IGNORECASE)
@@ -23,10 +22,6 @@ NUMBERS = ("cost", "time", "steps", "score")
 FLAGS = ("failed", "passed", "measured")
 NAMES = ("run", "category", "cause")
 _PART_WORDS = ("", "tool", "file")
-PATHS = frozenset(
-    {"path", "file", "filename", "file_path", "filepath", "notebook_path", "paths", "files"}
-)
-"""Keys of a tool's input under which agents give file names, in lower case."""
 TYPES = ("thought", "message", "plan", "tool", "answer", "input", "reason")
 _FIELDS = {*NUMBERS, *FLAGS, *NAMES, "tool", "file", "id", "exit", "error", "type"}
 _MOST_QUERY = 1000
@@ -75,14 +70,20 @@ def parse(text: str) -> list[Term]:
     if len(text) > _MOST_QUERY:
         msg = f"the query is longer than {_MOST_QUERY} characters"
         raise InputError(msg)
-    return [_term(*found.groups(default="")) for found in _TERM.finditer(text)]
+    terms: list[Term] = []
+    for found in _TERM.finditer(text):
+        # In `rm -rf /srv` the -rf is an option of a command: text, as is all that begins with -
+        # behind a word. A field or a phrase is negated wherever it stands.
+        follows = bool(terms) and terms[-1].field == "" and not terms[-1].negated
+        terms.append(_term(*found.groups(default=""), follows=follows))
+    return terms
 
 
-def _term(minus: str, name: str, op: str, quoted: str, bare: str) -> Term:
+def _term(minus: str, name: str, op: str, quoted: str, bare: str, *, follows: bool) -> Term:
     field, value = name.lower(), quoted or bare
     if field and field not in _FIELDS:  # not one of ours: `http://x`, `a=b` are text
         field, op, value = "", "", f"{name}{op}{value}"
-    negated = bool(minus)
+    negated = bool(minus) and (bool(field) or bool(quoted) or not follows)
     if field in (*NUMBERS, "exit"):
         return Term(field, op, value, value=_number(field, value), negated=negated)
     if field in (*FLAGS, "error"):
@@ -97,7 +98,7 @@ def _term(minus: str, name: str, op: str, quoted: str, bare: str) -> Term:
     text = value.removesuffix("*") if prefix else value
     term = Term(field, op, text.lower(), words(text), prefix, negated=negated)
     if field == "tool" and not quoted and not prefix:  # in quotes it is a name and nothing else
-        term = msgspec.structs.replace(term, kind=_asked_kind(term.text))
+        term = msgspec.structs.replace(term, kind=kind_meant(term.text))
     return term
 
 
@@ -171,7 +172,7 @@ def _in_part(term: Term, part: Part) -> bool:
     if term.field == "tool":
         return _is_tool(str(call.get("name", "")), term)
     if term.field == "file":
-        return any(has_words(path, term) for path in _paths(call.get("input")))
+        return any(has_words(path, term) for path in paths_in(call.get("input")))
     code = call.get("exitCode")
     code = code if isinstance(code, int) and not isinstance(code, bool) else None
     if term.field == "exit":
@@ -183,38 +184,7 @@ def _in_part(term: Term, part: Part) -> bool:
 def _is_tool(name: str, term: Term) -> bool:
     lower = name.lower()
     named = lower.startswith(term.text) if term.prefix else lower == term.text
-    return named or (bool(term.kind) and is_of_kind(name, term.kind))
-
-
-class ToolKind(msgspec.Struct, frozen=True):
-    """Tools of different agents that do the same; a kind in tools.json, which the page reads too.
-
-    A tool is of a kind by its name in lower case, or by the pattern.
-    """
-
-    title: str
-    names: frozenset[str]
-    also: str = ""
-    """What people call these tools, besides the name of the kind."""
-    pattern: str = ""
-
-
-@cache
-def tool_kinds() -> dict[str, ToolKind]:
-    """Return the kinds of tools by their names."""
-    return msgspec.json.decode(asset("tools.json"), type=dict[str, ToolKind])
-
-
-def _asked_kind(word: str) -> str:
-    """Return the kind that a word in a query means; none if it is only the name of a tool."""
-    return next((name for name, kind in tool_kinds().items() if word in (name, kind.also)), "")
-
-
-def is_of_kind(name: str, kind: str) -> bool:
-    """Whether a tool is of a kind, by its name."""
-    by = tool_kinds()
-    is_mcp = re.search(by["mcp"].pattern, name) is not None
-    return kind == "mcp" if is_mcp else name.lower() in by[kind].names
+    return named or (bool(term.kind) and kind_of_tool(name) == term.kind)
 
 
 def has_words(text: str, term: Term) -> bool:
@@ -267,17 +237,6 @@ def _text_of(value: Any) -> str:
         return str(value)
     inner = value.values() if isinstance(value, dict) else value
     return "\n".join(filter(None, map(_text_of, inner)))
-
-
-def _paths(value: Any, key: str = "") -> Iterator[str]:
-    if isinstance(value, str) and key.lower() in PATHS:
-        yield value
-    elif isinstance(value, dict):
-        for name, one in value.items():
-            yield from _paths(one, name)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _paths(one, key)
 
 
 def snippet(text: str, terms: list[Term]) -> str:

@@ -11,12 +11,16 @@ import msgspec
 
 from assay import __version__
 from assay.compare.report import CompareOptions
+from assay.records.files import read_regular
+from assay.records.private import write_private
+from assay.records.signatures import checked, signed
 from assay.records.trial.files import entry_of
 from assay.viewer.labels import LabelSheet, RunLabels, label_file, read_run_labels
 from assay.viewer.library import Library, game_log, raw_files
 from assay.viewer.overview import OpenRun, overview
 from assay.viewer.prompts import Prompts, Query
 from assay.viewer.search import Searcher
+from assay.viewer.why import why
 
 _MOST_AT_ONCE = 500
 _PATIENCE = 10.0
@@ -43,6 +47,7 @@ class ViewerService:
         self._library, self._options, self._by = library, options, by
         self._labels = labels
         self._views: dict[str, _View] = {}
+        self._reasons: dict[str, _View] = {}
         self._prompts: dict[str, tuple[tuple[int, ...], Prompts]] = {}
         self._sheets: dict[str, LabelSheet] = {}
         self._searcher = Searcher()
@@ -105,6 +110,16 @@ class ViewerService:
         path, entry = self._entry(runs, label, prompt_id, number)
         return {"files": raw_files(path.parent, prompt_id, entry)} if path and entry else None
 
+    def why(self, runs: str) -> dict[str, Any]:
+        """Say why trials of the chosen runs failed."""
+        shown = self._library.chosen(runs)
+        kept = self._reasons.get(runs)
+        if kept is None or not kept.is_good(_sizes(shown)):
+            began_s = time.monotonic()
+            kept = _View(_sizes(shown), why(shown), time.monotonic() - began_s)
+            self._reasons[runs] = kept
+        return kept.page
+
     def search(self, runs: str, text: str, after: str) -> dict[str, Any]:
         """Find places in the trials; an empty query only has the words indexed."""
         shown = self._library.chosen(runs)
@@ -140,8 +155,10 @@ class ViewerService:
         folder = shown[0].index.folder
         target = folder / f"overview-{mark}.json"
         try:
-            stored: dict[str, Any] = msgspec.json.decode(target.read_bytes())
-            return stored
+            kept = checked(read_regular(target), mark)
+            if kept is not None:
+                stored: dict[str, Any] = msgspec.json.decode(kept)
+                return stored
         except (OSError, msgspec.MsgspecError):
             pass
         page = overview(title, shown, self._options)
@@ -149,7 +166,7 @@ class ViewerService:
         # One overview is kept in a folder: the sizes in its name change with every new row.
         for old in folder.glob("overview-*.json"):
             old.unlink(missing_ok=True)
-        target.write_bytes(data)
+        write_private(target, signed(data, mark))
         # Decoded again, so that it has the same types as one read from disk.
         plain: dict[str, Any] = msgspec.json.decode(data)
         return plain

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import sqlite3
+import stat
 import sys
 import threading
 from collections.abc import Iterator
@@ -21,11 +22,13 @@ import numpy as np
 
 from assay.compare.columns import ROW
 from assay.errors import AssayError, InputError
+from assay.records.files import remove_folder
 from assay.records.private import private_folder
 from assay.records.rows import UNREADABLE
+from assay.records.tools import TOOL_KINDS
 from assay.run.host import LocalHost
 from assay.viewer.index import Index, sample_of
-from assay.viewer.query import Term, tool_kinds, words
+from assay.viewer.query import Term, words
 
 _VERSION = 1
 _SMALL = 4 * 1024 * 1024
@@ -59,14 +62,16 @@ class WordIndex:
         self._working = threading.Lock()
         if not self._is_of_this_file():
             for ending in ("", "-wal", "-shm"):
-                self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
+                remove_folder(str(self._path.with_name(self._path.name + ending)), missing_ok=True)
 
     def _is_of_this_file(self) -> bool:
         """Whether what is kept belongs to the rows that are here now, and can be read."""
         try:
             with _opened(self._path) as database:
+                if not _is_as_made(database):
+                    return False
                 covered = _indexed_part(database)
-        except sqlite3.DatabaseError:
+        except (OSError, sqlite3.DatabaseError):  # a folder, a link or anything else
             return False
         size = self._index.meta.size
         fits = covered.size <= size and covered.version == _VERSION
@@ -141,7 +146,7 @@ def expression(terms: list[Term]) -> str:
 
 def _any_name(term: Term) -> str:
     """Ask for the words of any tool of a kind."""
-    kind = tool_kinds()[term.kind]
+    kind = TOOL_KINDS[term.kind]
     # Names that a pattern describes begin with that of their kind.
     names = {*kind.names, term.text, *([term.kind] if kind.pattern else [])}
     each = (" AND ".join(f'"{word}"' for word in words(name)) for name in sorted(names))
@@ -160,8 +165,13 @@ class _Request(msgspec.Struct):
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """Open the database, with an index in it; only its owner can read it."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o600)
+    is_file = stat.S_ISREG(os.fstat(fd).st_mode)
     os.close(fd)
+    if not is_file:
+        msg = f"{path} is no file"
+        raise OSError(msg)
     database = sqlite3.connect(path, timeout=30.0, isolation_level=None)
     try:
         # A writer and readers at once. What a power cut destroys can be made again.
@@ -185,6 +195,13 @@ def _make(database: sqlite3.Connection) -> None:
         msg = f"the words cannot be indexed: {error}"
         hint = "the search needs a Python whose SQLite has FTS5, and some space in ~/.cache"
         raise InputError(msg, hint=hint) from error
+
+
+def _is_as_made(database: sqlite3.Connection) -> bool:
+    """Whether nobody put a view or a trigger there, or another table of words."""
+    found = database.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    made = {name: sql for _, name, sql in found}
+    return made.get("words") == _MAKE and {kind for kind, *_ in found} <= {"table", "index"}
 
 
 def _indexed_part(database: sqlite3.Connection) -> _IndexedPart:

@@ -1,5 +1,6 @@
 """The command `arc-play`: look, act, click, reset and status for players that only have a shell."""
 
+import binascii
 import sys
 from typing import Any
 
@@ -64,11 +65,8 @@ def read_arguments(argv: list[str]) -> tuple[list[dict[str, Any]], str | None]:
 
 
 def _save(file: str, image: str) -> None:
-    """Write the picture; what this needs is imported here, since most calls start without it."""
-    import base64
-    from pathlib import Path
-
-    Path(file).write_bytes(base64.b64decode(image))
+    with open(file, "wb") as out:  # noqa: PTH123 - pathlib takes long to load
+        out.write(binascii.a2b_base64(image))
 
 
 def _look(options: list[str]) -> tuple[list[dict[str, Any]], str | None]:

@@ -29,6 +29,7 @@ from assay.cli.parameters import (
     env_option,
     help_option,
     isolate_option,
+    longest_wait_option,
     model_option,
     progress_option,
     rate_option,
@@ -151,6 +152,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     retries: int | None
     max_cost: float | None
     rate: float | None
+    longest_wait: float
     executor: str
     address: str | None
     resume: str | None
@@ -234,6 +236,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     "limit until one has ended. Default: no limit.",
 )
 @rate_option
+@longest_wait_option
 @with_options(executor_options)
 @click.option(
     "--resume",
@@ -353,6 +356,7 @@ def _play(stored: StoredRun, options: RunOptions) -> StoredRun:
         retries=options.retries or 0,
         max_cost=options.max_cost,
         rate_per_s=options.rate,
+        longest_wait_s=options.longest_wait,
         executor=executor_ref(options.executor, options.address),
     )
     try:

@@ -24,6 +24,7 @@ from assay.adapters.reading import (
     EventReader,
     StepBuilder,
     add_events,
+    cost_at,
     list_at,
     number_at,
     object_at,
@@ -105,16 +106,19 @@ class AcpDialogue:
         self._handshake = Handshake(request)
         self._text = ""
         self._n_turns = 0
+        self._tools = True
         self.over = False
 
     def say(self, ask: Ask) -> bytes:
         """Start a turn; the first one opens the session, with the MCP servers of its world."""
         self._text = ask.text
+        self._tools = ask.tools
         self._n_turns += 1
         if self._n_turns > 1:
             return self._prompt()
         request = self._handshake.request
         servers = (*request.mcp_servers, *(_server(*item) for item in ask.mcp_servers.items()))
+        servers = servers if ask.tools else ()
         self._handshake.request = replace(request, mcp_servers=servers)
         # The prompt itself is sent when the session is open: see _answered.
         return self._handshake.open().line()
@@ -125,7 +129,9 @@ class AcpDialogue:
         if not isinstance(message, dict):
             return b""
         if isinstance(message.get("method"), str):
-            return answer(message) if message.get("id") is not None else b""
+            if message.get("id") is None:
+                return b""
+            return answer(message, allow=self._tools)
         return self._answered(message)
 
     def _answered(self, message: dict[str, Any]) -> bytes:
@@ -258,8 +264,9 @@ class AcpReader(EventReader):
 
     def _add_usage(self, values: dict[str, Any]) -> None:
         for name, value in values.items():
-            if (number := number_at(value)) is not None:
-                self.usage[name] = number if name == "cost_usd" else int(number)
+            is_cost = name == "cost_usd"
+            if (number := cost_at(value) if is_cost else number_at(value)) is not None:
+                self.usage[name] = number if is_cost else int(number)
 
 
 def read_recording(request: SessionRequest, recording: Recording, name: str | None) -> Reading:

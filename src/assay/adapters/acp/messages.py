@@ -19,6 +19,7 @@ FIRST_PROMPT = 10
 request each response belongs to; the prompt of turn n has the id FIRST_PROMPT + n - 1."""
 
 _ALLOWING = ("allow_always", "allow_once")
+_REJECTING = ("reject_always", "reject_once")
 _NOT_OFFERED = {"fs": "clientCapabilities.fs", "terminal": "clientCapabilities.terminal"}
 
 
@@ -33,11 +34,14 @@ class Request(NamedTuple):
         return _line({"id": self.id, "method": self.method, "params": self.params})
 
 
-def answer(message: dict[str, Any]) -> bytes:
-    """Answer any request of the agent: one without an answer would leave it waiting."""
+def answer(message: dict[str, Any], *, allow: bool = True) -> bytes:
+    """Answer any request of the agent: one without an answer would leave it waiting.
+
+    A request for permission is granted only if allow.
+    """
     method, params = message["method"], message.get("params")
     if method == "session/request_permission" and isinstance(params, dict):
-        outcome = _permission(objects_at(params, "options"))
+        outcome = _permission(objects_at(params, "options"), allow=allow)
         return _line({"id": message["id"], "result": {"outcome": outcome}})
     family = str(method).partition("/")[0]
     text = f"Method not found: {method}"
@@ -58,13 +62,16 @@ def block_text(block: Any) -> str:
     return f"[{block.get('type')}{': ' + uri if isinstance(uri, str) else ''}]"
 
 
-def _permission(options: list[dict[str, Any]]) -> dict[str, str]:
-    """Choose an option that allows, else any that is offered; an agent must not be left waiting."""
+def _permission(options: list[dict[str, Any]], *, allow: bool) -> dict[str, str]:
+    """Choose an option that allows, else any that is offered; an agent must not be left waiting.
+
+    Unless allow: then one that rejects, or none.
+    """
     offered: dict[str, str] = {}
     for option in options:
         if isinstance(option.get("optionId"), str):
             offered.setdefault(str(option.get("kind")), option["optionId"])
-    for kind in (*_ALLOWING, *offered):
+    for kind in (*_ALLOWING, *offered) if allow else _REJECTING:
         if kind in offered:
             return {"outcome": "selected", "optionId": offered[kind]}
     return {"outcome": "cancelled"}

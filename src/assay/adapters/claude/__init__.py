@@ -13,9 +13,9 @@ from assay.adapters.claude.stream import ClaudeTurn, refusal_ms
 from assay.adapters.files import files_in
 from assay.adapters.prices import with_cost
 from assay.adapters.reading import (
+    cost_at,
     integer_at,
     list_at,
-    number_at,
     object_at,
     or_unset,
     parse_line,
@@ -38,10 +38,11 @@ from assay.adapters.vendor import (
     users_home,
     vendor_command,
     vendor_reading,
+    without_flags,
 )
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Reading, Watch
-from assay.records.capture import Cause, Failure, Usage
+from assay.records.capture import IMPOSSIBLE_USD, Cause, Failure, Usage
 from assay.records.recording import Recording, TurnEnd
 
 _ENV = {
@@ -51,6 +52,22 @@ _ENV = {
     # result when it ends.
     "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
 }
+_BYPASS = ("--permission-mode", "bypassPermissions")
+_NO_TOOLS = (
+    *("--tools", "", "--strict-mcp-config", "--disable-slash-commands"),
+    *("--permission-mode", "default"),
+)
+"""The empty list leaves no built-in tool, and the second word none of MCP servers."""
+_TOOL_FLAGS = {
+    "--dangerously-skip-permissions": 0,
+    "--allow-dangerously-skip-permissions": 0,
+    "--permission-mode": 1,
+    "--tools": 1,
+    "--mcp-config": 1,
+    "--settings": 1,
+    "--add-dir": 1,
+}
+"""Arguments of a user that would undo it."""
 _QUIET = {
     "DISABLE_TELEMETRY": "1",
     "DISABLE_ERROR_REPORTING": "1",
@@ -99,25 +116,27 @@ class ClaudeAdapter(VendorAdapter):
     instructions_file = "CLAUDE.md"
 
     def command(self, ask: Ask) -> Command:
-        """Start Claude Code for one turn, with every permission."""
+        """Start Claude Code for one turn, with every permission or without tools."""
         options = self._options
         servers = mcp_servers(options, ask)
         argv = [options.program, "-p", "--output-format", "stream-json", "--verbose"]
-        argv += ["--forward-subagent-text", "--permission-mode", "bypassPermissions"]
+        argv.append("--forward-subagent-text")
+        argv += _BYPASS if ask.tools else _NO_TOOLS
         provider = users_provider() if ask.home else Provider()
         if model := options.model or provider.model:
             argv += ["--model", model]
         if options.max_turns:
             argv += ["--max-turns", str(options.max_turns)]
         if ask.home:  # no user settings; those of the workspace are part of the evaluation
-            argv += ["--setting-sources", "project", "--strict-mcp-config"]
+            argv += ["--setting-sources", "project"]
+            argv += ["--strict-mcp-config"] if ask.tools else []
             if provider.settings:
                 argv += ["--settings", msgspec.json.encode(provider.settings).decode()]
         if servers:
             argv += ["--mcp-config", _mcp_config(servers)]
         if ask.session_id:
             argv += ["--resume", ask.session_id]
-        argv += options.args
+        argv += options.args if ask.tools else without_flags(options.args, _TOOL_FLAGS)
         # "--" comes before the prompt because options such as --mcp-config take lists.
         on_stdin = is_too_long(ask.text)
         command = vendor_command(
@@ -351,10 +370,11 @@ def _usage_of_result(result: dict[str, Any], model: str | None) -> Usage | None:
 
 def _of_model(name: str, fields: dict[str, Any]) -> Usage:
     usage = _counted(fields, _BY_MODEL)
-    cost = number_at(fields, "costUSD")
     # For a model of unknown price the CLI computes a cost at some default price.
-    if cost is not None and fields.get("costBasis", "list") != "unknown":
-        return msgspec.structs.replace(usage, cost_usd=cost, cost_source="reported")
+    if "costUSD" in fields and fields.get("costBasis", "list") != "unknown":
+        cost = cost_at(fields, "costUSD")  # null is Infinity or NaN, which are no JSON
+        known = IMPOSSIBLE_USD if cost is None else cost
+        usage = msgspec.structs.replace(usage, cost_usd=known, cost_source="reported")
     return with_cost(name, usage, output_includes_reasoning=True)
 
 

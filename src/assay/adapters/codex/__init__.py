@@ -40,6 +40,7 @@ from assay.adapters.vendor import (
     users_home,
     vendor_command,
     vendor_reading,
+    without_flags,
 )
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Reading, Watch
@@ -202,6 +203,19 @@ _KEYS = ("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZAT
 _ENDPOINTS = ("https://api.openai.com", "https://chatgpt.com", "https://auth.openai.com")
 _BYPASS = "--dangerously-bypass-approvals-and-sandbox"
 _OWN_SANDBOX = ("-s", "--sandbox", "--full-auto", "-a", "--ask-for-approval", _BYPASS, "--yolo")
+_NO_TOOLS = {
+    "approval_policy": '"never"',
+    "web_search": '"disabled"',
+    "tools.view_image": "false",
+    **{
+        f"features.{name}": "false"
+        for name in ("shell_tool", "unified_exec", "apply_patch_freeform", "multi_agent")
+    },
+}
+"""Settings of an agent that only answers; what is left can write nothing and reach no network."""
+_TOOL_FLAGS = {"-s": 1, "--sandbox": 1, "--full-auto": 0, "-a": 1, "--ask-for-approval": 1}
+_TOOL_FLAGS |= {_BYPASS: 0, "--yolo": 0, "--search": 0, "--enable": 1, "--add-dir": 1}
+"""Arguments of a user that would undo them."""
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _LOG = "error,codex_mcp=warn"
@@ -217,12 +231,12 @@ def codex_command(options: VendorOptions, ask: Ask) -> Command:
     argv = [program, "exec"]
     if ask.session_id is not None:
         argv.append("resume")
-    argv += ["--json", "--skip-git-repo-check", *_sandbox(options.args)]
+    argv += ["--json", "--skip-git-repo-check", *_sandbox(options.args, tools=ask.tools)]
     if options.model is not None:
         argv += ["-m", options.model]
     for setting in _mcp_settings(servers, required=frozenset(ask.mcp_servers)):
         argv += ["-c", setting]
-    argv += options.args
+    argv += options.args if ask.tools else without_flags(options.args, _TOOL_FLAGS)
     if ask.session_id is not None:
         argv.append(ask.session_id)
     # As an argument, the prompt "-" would mean "read stdin".
@@ -327,8 +341,11 @@ def _home(ask: Ask, provider: Provider) -> tuple[dict[str, str], dict[str, str],
     return {}, {}, (f"~/{below}/sessions/**/rollout-*{{session_id}}.jsonl",)
 
 
-def _sandbox(args: tuple[str, ...]) -> list[str]:
+def _sandbox(args: tuple[str, ...], *, tools: bool) -> list[str]:
     """Bypass the sandbox, unless the user's arguments choose a sandbox or approval mode."""
+    if not tools:
+        settings = (f"{name}={value}" for name, value in _NO_TOOLS.items())
+        return ["--sandbox", "read-only", *(word for one in settings for word in ("-c", one))]
     chosen = any(arg.split("=", 1)[0] in _OWN_SANDBOX for arg in args)
     chosen = chosen or any(arg.startswith(("sandbox_mode", "approval_policy")) for arg in args)
     return [] if chosen else [_BYPASS]

@@ -5,13 +5,14 @@ from typing import Any
 
 import msgspec
 
-from assay.adapters.declared.mapping import Mapping, Update
+from assay.adapters.declared.mapping import Mapping, Update, load_patterns
 from assay.adapters.files import files_in
 from assay.adapters.reading import (
     ENDED,
     EventReader,
     StepBuilder,
     add_events,
+    cost_at,
     integer_at,
     number_at,
     or_unset,
@@ -98,7 +99,7 @@ class DeclaredAdapter(Adapter):
         options: list[str] = []
         if schema.output.flag:
             options += [schema.output.flag, schema.output.value]
-        options += schema.auto_approve
+        options += schema.auto_approve if ask.tools else ()
         if schema.cwd_flag:
             options += [schema.cwd_flag, ask.cwd]
         if schema.resume and ask.session_id and schema.session_mode == "stream":
@@ -253,8 +254,8 @@ class DeclaredTurn(EventReader):
         return counted or error is not None
 
     def _add_usage(self, mode: str, values: dict[str, Any]) -> None:
-        numbers = {name: number_at(value) for name, value in values.items()}
-        for name, value in numbers.items():
+        for name, found in values.items():
+            value = cost_at(found) if name == "cost_usd" else number_at(found)
             if value is None:
                 continue
             if mode == "cumulative":
@@ -268,9 +269,7 @@ class PatternTurn(DeclaredTurn):
 
     def __init__(self, mapping: Mapping, turn: int | None = None, *, whole: bool = False) -> None:
         super().__init__(mapping, turn, whole=whole)
-        from assay.adapters.declared.patterns import Work  # late: few schemas need it
-
-        self._work = Work()
+        self._work = load_patterns().Work()
 
     def _read(self, event: Any, t_ms: int) -> list[AnyStep]:
         with self._work.here():

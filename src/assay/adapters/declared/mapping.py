@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -235,16 +236,21 @@ def _rfc_9535(path: str, where: str) -> Getter:
 
 
 def _with_patterns(path: str, where: str) -> Any:
-    # Late: few schemas have a regular expression.
-    from assay.adapters.declared.patterns import UnsupportedPatternError, compile_path
-
+    patterns = load_patterns()
     try:
-        return compile_path(path)
-    except UnsupportedPatternError as error:
+        return patterns.compile_path(path)
+    except patterns.UnsupportedPatternError as error:
         msg = f"{where}: the regular expression in {path!r} cannot be used: {error}"
         raise InputError(
             msg, hint="write it without lookaround, back references and large repetitions"
         ) from error
+
+
+def load_patterns() -> ModuleType:
+    """Return the module of regular expressions, which few schemas have."""
+    from assay.adapters.declared import patterns  # late: it and jsonpath take 20 ms
+
+    return patterns
 
 
 def _number(value: float) -> str:

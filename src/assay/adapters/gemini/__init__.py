@@ -45,6 +45,7 @@ from assay.adapters.vendor import (
     users_home,
     vendor_command,
     vendor_reading,
+    without_flags,
 )
 from assay.errors import InputError
 from assay.plugin import Ask, Command, Reading, Watch
@@ -208,6 +209,8 @@ _ENV = {
     "GEMINI_CLI_NO_RELAUNCH": "true",  # it would start itself again, with a larger heap
 }
 _APPROVAL = ("--approval-mode", "-y", "--yolo")
+_TOOL_FLAGS = {"--approval-mode": 1, "-y": 0, "--yolo": 0, "--allowed-tools": 1}
+"""Arguments that let an agent use tools, which one that only answers has not."""
 _QUOTES = "\"'"
 
 
@@ -215,17 +218,20 @@ def gemini_command(options: VendorOptions, ask: Ask) -> Command:
     """Build the command line; settings go into a file of the trial, never into the user's."""
     servers = mcp_servers(options, ask)
     argv = [options.program, "--output-format", "stream-json"]
-    if not any(arg.split("=", 1)[0] in _APPROVAL for arg in options.args):
-        argv += ["--approval-mode", "yolo"]
+    args = options.args if ask.tools else without_flags(options.args, _TOOL_FLAGS)
+    if not any(arg.split("=", 1)[0] in _APPROVAL for arg in args):
+        argv += ["--approval-mode", "yolo" if ask.tools else "default"]
     argv += ["-m", options.model or DEFAULT_MODEL]
     if ask.session_id is not None:
         argv += ["--resume", ask.session_id]
-    argv += options.args
+    argv += args
     on_stdin = _is_unsafe(ask.text)
     if not on_stdin:
         argv += ["-p", ask.text]
     home = ask.home or ask.scratch
     settings = _settings(options, servers, repetitive=ask.repetitive)
+    if not ask.tools:
+        settings["tools"] = {"core": []}  # none is registered
     if ask.home is not None:
         settings["security"] = {"auth": {"selectedType": _auth_type(ask)}}
     else:

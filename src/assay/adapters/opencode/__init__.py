@@ -75,7 +75,8 @@ class OpenCodeAdapter(VendorAdapter):
         """Start OpenCode for one turn; a prompt given as an argument would arrive in quotes."""
         options = self._options
         servers = mcp_servers(options, ask)
-        argv = [options.program, "run", "--format", "json", "--thinking", "--auto"]
+        argv = [options.program, "run", "--format", "json", "--thinking"]
+        argv += ["--auto"] if ask.tools else []
         # Only the log shows retries and failed servers; a title saves the call that would make one.
         argv += ["--print-logs", "--log-level", "WARN", "--title", "assay", "--dir", ask.cwd]
         if options.model:
@@ -87,21 +88,23 @@ class OpenCodeAdapter(VendorAdapter):
         files, env, provider = {}, dict(_ENV), Provider()
         if ask.home:
             provider = users_provider(options.model)
-            config = config_text(servers, msgspec.json.encode(provider.settings).decode())
+            users = msgspec.json.encode(provider.settings).decode()
+            config = config_text(servers, users, tools=ask.tools)
             env |= provider.env
             folder = f"{ask.home}/.config/opencode"
             files = {f"{folder}/{name}": text for name, text in _NO_INSTALL.items()}
             files[f"{folder}/opencode.json"] = config
             env |= _QUIET
-        elif servers:
-            env[_CONFIG_NAME] = config_text(servers, os.environ.get(_CONFIG_NAME) or "{}")
+        elif servers or not ask.tools:
+            users = os.environ.get(_CONFIG_NAME) or "{}"
+            env[_CONFIG_NAME] = config_text(servers, users, tools=ask.tools)
         endpoint = _ENDPOINTS.get((options.model or provider.model or "").partition("/")[0])
         return vendor_command(
             options,
             servers,
             (*key_names(options.model or provider.model), *provider.pass_env),
             ((_CONFIG_NAME,), provider.endpoints or ((endpoint,) if endpoint else ())),
-            argv=(*argv, *options.args),
+            argv=(*argv, *(arg for arg in options.args if ask.tools or arg != "--auto")),
             env=env,
             stdin=ask.text,
             files=files,
@@ -174,13 +177,15 @@ _KEYS = {
 }
 
 
-def config_text(servers: dict[str, McpServer], users: str = "{}") -> str:
-    """Return a configuration that allows every tool and has the MCP servers, on top of the user's.
+def config_text(servers: dict[str, McpServer], users: str = "{}", *, tools: bool = True) -> str:
+    """Return a configuration that allows every tool and has the MCP servers, on top of the user's;
+    or one without tools.
 
     The user's is merged in here, because OpenCode reads only one such variable.
     """
     mcp = {name: _server(server) for name, server in servers.items()}
     config: dict[str, Any] = {"$schema": "https://opencode.ai/config.json", "permission": "allow"}
+    config |= {} if tools else {"permission": "deny", "tools": {"*": False}}
     config |= {"mcp": mcp} if mcp else {}
     config = merge_settings(parse_commented_json(users, _CONFIG_NAME), config)
     return msgspec.json.encode(config).decode()

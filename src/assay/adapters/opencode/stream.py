@@ -6,6 +6,7 @@ from typing import Any
 from assay.adapters.reading import (
     EventReader,
     StepBuilder,
+    cost_at,
     integer_at,
     number_at,
     object_at,
@@ -118,7 +119,7 @@ def usage_of_part(part: dict[str, Any]) -> Usage:
         "cache_write_tokens": number_at(cache, "write"),
     }
     known: dict[str, Any] = {name: int(n) for name, n in counts.items() if n is not None}
-    if (cost := number_at(part, "cost") or 0.0) > 0:
+    if cost := cost_at(part, "cost"):
         known |= {"cost_usd": cost, "cost_source": "reported"}
     return Usage(**known)
 

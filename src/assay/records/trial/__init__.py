@@ -35,7 +35,7 @@ REUSED = "reusedFrom"
 """In the metadata of a trial that an earlier run made: the folder of that run."""
 ORDER_SEED = "orderSeed"
 """Of a trial of `--until decided`: what the order of the prompts was drawn by."""
-_OF_TRIAL = ("evidence", ENDED_EARLY, REUSED, ORDER_SEED)
+OF_TRIAL = ("evidence", ENDED_EARLY, REUSED, ORDER_SEED)
 """What metadata says about one trial; the rest is about its prompt."""
 
 
@@ -443,7 +443,7 @@ def to_entry(trial: Trial, number: int | None = None) -> TrialEntry:
     """Return a trial as it stands in the row of its prompt, with its number or this one."""
     own, grade = trial.trial_metadata, trial.grade or None
     if own is UNSET:
-        own = {name: trial.metadata[name] for name in _OF_TRIAL if trial.metadata.get(name)}
+        own = {name: trial.metadata[name] for name in OF_TRIAL if trial.metadata.get(name)}
     return TrialEntry(
         number=number or trial.number,
         duration=trial.timing.total,

@@ -9,8 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from assay.records.capture import AGENT_CAUSES, AnyStep, Failure, Grade, cause_words
-from assay.records.trial import NUMBER, Judged
+from assay.records.capture import (
+    AGENT_CAUSES,
+    AGENT_ONLY,
+    CLAIMED,
+    GATEWAY,
+    SEEN,
+    UNVERIFIED_CAUSES,
+    AnyStep,
+    Failure,
+    Grade,
+    WorkspaceChanges,
+    cause_words,
+)
+from assay.records.trial import NUMBER, OF_TRIAL, Judged
 
 _SHARE = msgspec.Meta(ge=0, le=1)
 NO_JSON = msgspec.Raw()
@@ -46,10 +58,19 @@ class FailureView(msgspec.Struct, frozen=True, gc=False):
     cause: str = ""
     message: str = ""
     answered: bool = False
+    reported_by: str = msgspec.field(name="reportedBy", default="")
 
     @property
     def measures_agent(self) -> bool:
         return self.cause in AGENT_CAUSES
+
+    @property
+    def counted_cause(self) -> str:
+        """The cause, and whose word it is where that is not the usual."""
+        if self.reported_by == GATEWAY:
+            return f"{self.cause}{SEEN}"
+        claimed = self.reported_by == AGENT_ONLY and self.cause not in UNVERIFIED_CAUSES
+        return f"{self.cause}{CLAIMED}" if claimed else self.cause
 
 
 class PassView(msgspec.Struct, gc=False):
@@ -110,18 +131,11 @@ class TotalView(msgspec.Struct, gc=False):
     total: int | float
 
 
-class MetadataView(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """The metadata that is compared; the category may stand under another name."""
-
-    category: Any = None
-    trajectory_richness: Any = None
-    timed_out: Any = None
-    expected: msgspec.Raw = NO_JSON
-    answer: msgspec.Raw = NO_JSON
-    reference: msgspec.Raw = NO_JSON
-    solution: msgspec.Raw = NO_JSON
-    target: msgspec.Raw = NO_JSON
-    rubric: msgspec.Raw = NO_JSON
+BOOKKEEPING = frozenset({
+    "agent", "workspaceDir", "trajectoryRichness", "turnCount", "exitCode", "signal", "timedOut",
+    "lingered", "limits", *OF_TRIAL,
+})  # fmt: skip
+"""What runs write into the metadata of a row; all the rest is the prompt's own."""
 
 
 # Steps of a trajectory, from only counted to shown.
@@ -293,6 +307,39 @@ class JudgedView(JudgedRow, msgspec.Struct, kw_only=True, rename="camel", gc=Fal
     failure: FailureView | None = None
 
 
+class ExplainedRow(JudgedRow, msgspec.Struct, kw_only=True, rename="camel"):
+    """What detectors look at; of fields that any program may have written, anything."""
+
+    id: str
+    number: int | None = msgspec.field(name=NUMBER, default=None)
+    input: str | list[str] = ""
+    output: str = ""
+    trajectory: list[AnyStep] = []
+    score: Grade | None = None
+    failure: FailureView | None = None
+    metadata: dict[str, Any] | None = None
+    permission_denials: Any = None
+    provider_retries: Any = None
+    raw: Any = None
+    cwd: Any = None
+    changes: WorkspaceChanges | None = None
+    honeypot: Any = None
+    hint: Any = None
+    reference: Any = None
+    expected: Any = None
+    answer: Any = None
+    solution: Any = None
+    target: Any = None
+    expect: Any = None
+    graders: Any = None
+    files: Any = None
+
+    @property
+    def is_hacked(self) -> bool:
+        """Whether it passed though that cannot be done honestly."""
+        return self.honeypot is True and self.passed is True
+
+
 class StepsView(msgspec.Struct, rename="camel", gc=False):
     """The steps of a row, not decoded before it is known that they are needed."""
 
@@ -306,7 +353,7 @@ class StepsView(msgspec.Struct, rename="camel", gc=False):
 # so that a whole column is recognised as empty without a look at each.
 
 NO_FAILURE, NO_USAGE, NO_AGENT = FailureView(), UsageView(), AgentView()
-NO_GRADE, NO_METADATA = PartialGradeView(None, None), MetadataView()
+NO_GRADE = PartialGradeView(None, None)
 
 
 class AttemptView(msgspec.Struct, rename="camel", kw_only=True, gc=False):
@@ -331,7 +378,7 @@ class CaptureView(AttemptView, rename="camel", kw_only=True, gc=False):
     input: msgspec.Raw
     output: msgspec.Raw
     timing: TimingView
-    metadata: MetadataView = NO_METADATA
+    metadata: dict[str, msgspec.Raw] = {}
     errors: tuple[str, ...] = ()
     score: PartialGradeView = NO_GRADE
     # Of the prompt: what graders expect, and what it brings along. A struct has one base with
@@ -366,7 +413,7 @@ class TrialsView(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     input: msgspec.Raw
     k: float | None
     trials: list[EntryView]
-    metadata: MetadataView = NO_METADATA
+    metadata: dict[str, msgspec.Raw] = {}
     pass_at_k: float | None = None
     pass_exp_k: float | None = None
     hint: msgspec.Raw = NO_JSON

@@ -52,7 +52,13 @@ export function changesView(source, overview, pairs) {
     }),
     { "j / k": "next, previous change", Enter: "its trials side by side" },
   );
-  return h("section", { class: "changes" }, h("h2", {}, "What changed"), choice, list.view);
+  return h(
+    "section",
+    { class: "changes", "data-key": "changes" },
+    h("h2", {}, "What changed"),
+    choice,
+    list.view,
+  );
 }
 
 /** The changes of one pair, under one filter at a time. */
@@ -185,9 +191,10 @@ class ChangeList {
     const pair = pairOfTrials(row, ...this.#pair);
     const trial = pair?.[side] ?? row.cells[run]?.trials[0];
     const { label } = this.#overview.runs[run];
-    const reason = h("div", { class: "reason" });
+    const [answer, reason] = [h("div", { class: "answer" }), h("div", { class: "reason" })];
     if (!trial) {
-      return { view: h("div", { class: "half" }, h("b", {}, label), " not in this run"), reason };
+      const view = h("div", { class: "half" }, h("b", {}, label), " not in this run");
+      return { view, answer, reason };
     }
     const { sign, word, kind } = resultMark(trial.passed);
     const link = h(
@@ -210,9 +217,10 @@ class ChangeList {
       " ",
       link,
       h("span", { class: "dim" }, ` ${told}`),
+      answer,
       reason,
     );
-    return { view, reason, label, n: trial.n };
+    return { view, answer, reason, label, n: trial.n };
   }
 
   async #read(row, halves, parting) {
@@ -224,6 +232,12 @@ class ChangeList {
     );
     trials.forEach((trial, side) => {
       const text = trial?.grade?.reasoning ?? trial?.failure?.message;
+      if (trial) {
+        const { output } = trial;
+        halves[side].answer.append(
+          output ? longText(output, {}, 400) : h("p", { class: "dim" }, "no answer"),
+        );
+      }
       if (text) halves[side].reason.append(longText(text, { class: "text plain" }, 300));
     });
     replaceContent(parting, trials.every(Boolean) ? partingWords(...trials) : null);

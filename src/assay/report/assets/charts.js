@@ -56,6 +56,87 @@ export function intervalChart(title, description, points, show, linkTo, ends = [
   );
 }
 
+/** The pass rates of all runs and, on a scale of its own, each difference from the first run. */
+export function glanceChart(runs, differences, linkTo, changesHref) {
+  const rated = runs.filter((run) => isKnown(run.quality));
+  if (!differences.length || !rated.length) return null;
+  const [left, right, row] = [150, WIDTH - 124, 26];
+  const rates = scale(0, 1, left, right);
+  const points = scale(-1, 1, left, right);
+  const middle = rated.length * row + 6;
+  const below = middle + 40;
+  const height = below + differences.length * row + 24;
+  const rows = rated.map((run, i) =>
+    glanceRow(run.name, run.quality, run.interval, rates, 16 + i * row, {
+      hue: run.hue,
+      shown: percent(run.quality),
+      target: linkTo(run.name),
+    }),
+  );
+  const changes = differences.map(({ name, value, interval }, i) => {
+    const sure = interval.low > 0 ? "up" : interval.high < 0 ? "down" : "even";
+    const shown = `${pointsText(value)} points`;
+    const title = differences.length > 1 ? name : "difference";
+    return glanceRow(title, value, [interval.low, interval.high], points, below + 10 + i * row, {
+      sure,
+      shown,
+      target: changesHref,
+    });
+  });
+  const said = [
+    ...rated.map((run) => `${run.name} ${percent(run.quality)}`),
+    ...differences.map(
+      ({ name, value, interval }) =>
+        `${name} ${pointsText(value)} points (${pointsText(interval.low)} to ${pointsText(interval.high)})`,
+    ),
+  ];
+  const zero = line(points.at(0), below - 4, points.at(0), height - 24, "zero");
+  return h(
+    "figure",
+    { class: "glance", "data-key": "glance" },
+    h("figcaption", { class: "hidden" }, `Pass rates and difference: ${said.join(", ")}`),
+    picture(
+      height,
+      `Pass rates and difference: ${said.join(", ")}`,
+      xAxis({ ...rates, ticks: [0, 0.5, 1] }, 4, middle, percent),
+      rows,
+      xAxis({ ...points, ticks: [-1, 0, 1] }, below - 4, height - 24, pointsText),
+      zero,
+      changes,
+    ),
+  );
+}
+
+function glanceRow(name, value, interval, x, y, { hue, sure, shown, target }) {
+  const [low, high] = interval ?? [value, value];
+  const mark = dot(x.at(value), y, 6);
+  return svg(
+    "g",
+    { class: sure ? `point-${sure}` : hueClass(hue) },
+    text(140, y + 4, shorten(name, 16), { "text-anchor": "end", class: "name" }),
+    line(x.at(low), y, x.at(high), y, "limits"),
+    target ? markLink(target, `${name}: ${shown}`, mark) : mark,
+    text(WIDTH - 112, y + 4, shown, { class: "name value" }),
+  );
+}
+
+function pointsText(value) {
+  return value === 0 ? "0" : `${value > 0 ? "+" : ""}${(100 * value).toFixed(0)}`;
+}
+
+/** What each treatment of an ablation does on its own. */
+export function effectsChart(effects) {
+  const points = effects.map(({ name, difference, interval }, n) => ({
+    name,
+    hue: n,
+    value: difference,
+    interval: interval ? [interval.low, interval.high] : null,
+  }));
+  const about =
+    "Change of the pass rate in points, averaged over the other treatments, with 95 % intervals.";
+  return intervalChart("Effects", about, points, pointsText, null, [-1, 1]);
+}
+
 /** One dot per prompt, sorted: how many prompts got better or worse, and by how much. */
 export function differenceChart(pair, linkTo) {
   const { diffs } = pair;
@@ -85,6 +166,7 @@ export function differenceChart(pair, linkTo) {
     ),
     ["prompt", "difference"],
     differenceRows(diffs, linkTo),
+    `difference ${pair.runA} ${pair.runB}`,
   );
 }
 
@@ -266,6 +348,8 @@ function costPoint(run, x, y, linkTo) {
   ];
   // A name at the right edge would leave the picture.
   const isRight = px > WIDTH * 0.65;
+  // At the top it would, too: there it stands below the dot.
+  const dy = py < 24 ? 20 : -8;
   const place = { "text-anchor": isRight ? "end" : "start", class: "name" };
   return svg(
     "g",
@@ -276,7 +360,7 @@ function costPoint(run, x, y, linkTo) {
       `${name}: ${money(cost)} a trial, ${percent(quality, 1)}`,
       dot(px, py, 6),
     ),
-    text(px + (isRight ? -10 : 10), py - 8, shorten(name), place),
+    text(px + (isRight ? -10 : 10), py + dy, shorten(name), place),
   );
 }
 
@@ -421,7 +505,7 @@ function bar(n, value, suffix, x, y) {
 }
 
 /** A picture with its title, a description, and a table of the same numbers. */
-export function figure(title, description, drawing, head, rows) {
+export function figure(title, description, drawing, head, rows, key = title) {
   const caption = h(
     "figcaption",
     {},
@@ -431,7 +515,8 @@ export function figure(title, description, drawing, head, rows) {
   const numbers = rows.length
     ? h("details", { class: "numbers" }, h("summary", {}, "Numbers"), numberTable(head, rows))
     : null;
-  return h("figure", {}, caption, drawing, numbers);
+  // By its key a live page finds it again when others have appeared before it.
+  return h("figure", { "data-key": key }, caption, drawing, numbers);
 }
 
 export function numberTable(head, rows) {

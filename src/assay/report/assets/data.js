@@ -77,6 +77,10 @@ class FileSource {
     return { hits, next: seen < rows && terms.length ? String(seen) : null, indexed: rows, rows };
   }
 
+  async why() {
+    return this.#overview.why ?? null;
+  }
+
   async row(run, id) {
     const place = this.#rowPlaces.get(joinKey(run, id));
     if (!place) return null;
@@ -179,6 +183,10 @@ class LiveSource {
 
   raw(run, id, n) {
     return this.#ask("raw", { run, id, n });
+  }
+
+  why() {
+    return this.#ask("why");
   }
 
   state() {

@@ -11,6 +11,7 @@ const HIDDEN_CHARACTERS =
 
 /** What stands in the place of a number that was not measured: never a zero. */
 export const DASH = "–";
+const MAX_PLACES = 4;
 
 /** Makes an HTML element: h("a", { href, class, on: { click } }, "text", child, ...). */
 export function h(tag, props = {}, ...children) {
@@ -103,8 +104,13 @@ export function isKnown(value) {
   return typeof value === "number" && !Number.isNaN(value);
 }
 
+/** A share in percent, with so many digits that it does not seem to be 0 or 100 if it is not. */
 export function percent(share, places = 0) {
-  return isKnown(share) ? `${(100 * share).toFixed(places)} %` : DASH;
+  if (!isKnown(share)) return DASH;
+  const shown = (100 * share).toFixed(places);
+  const isEnd = Number(shown) === 0 || Number(shown) === 100;
+  const isBlurred = isEnd && Math.abs(100 * share - Number(shown)) > 1e-9;
+  return isBlurred && places < MAX_PLACES ? percent(share, places + 1) : `${shown} %`;
 }
 
 export function decimal(value, places = 2) {

@@ -17,6 +17,7 @@ import { runsPage } from "./runs.js";
 import { searchPage } from "./search.js";
 import { sideBySidePage } from "./beside.js";
 import { labelPage, trialPage } from "./trial.js";
+import { whyPage } from "./why.js";
 
 const POLL_MS = 1500;
 const source = openSource();
@@ -34,6 +35,7 @@ const PAGES = {
   runs: (route) => runsPage(overview, route.query),
   search: (route) => searchPage(source, route.query),
   label: () => labelPage(source),
+  why: () => whyPage(source),
 };
 
 async function start() {
@@ -51,6 +53,7 @@ async function start() {
     o: () => goTo("#/"),
     p: () => goTo("#/prompts"),
     s: () => goTo("#/search"),
+    w: () => goTo("#/why"),
   });
   addEventListener("hashchange", draw);
   openForPrint();
@@ -92,6 +95,7 @@ function drawNavigation() {
   const links = [
     ["overview", "Overview", "#/"],
     ["prompts", "Prompts", "#/prompts"],
+    ["why", "Why", "#/why"],
     ["search", "Search", "#/search"],
   ];
   if (overview.library) links.unshift(["runs", "Runs", "#/runs"]);

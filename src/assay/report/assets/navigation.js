@@ -8,6 +8,7 @@ const COMMON_HELP = {
   o: "overview",
   p: "prompts",
   s: "search everything",
+  w: "why trials failed",
   u: "one level up",
   t: "light or dark",
   "?": "this help",

@@ -4,6 +4,8 @@ import {
   categoryChart,
   costChart,
   differenceChart,
+  effectsChart,
+  glanceChart,
   hueClass,
   intervalChart,
   latencyChart,
@@ -13,6 +15,7 @@ import {
 } from "./charts.js";
 import { changesView } from "./changes.js";
 import {
+  DASH,
   count,
   decimal,
   duration,
@@ -26,7 +29,11 @@ import {
 import { gamesView } from "./games.js";
 import { labelsView } from "./labels.js";
 import { href } from "./navigation.js";
+import { doubtsView } from "./why.js";
 import { causeWords, verdictWords } from "./words.js";
+
+/** So many runs fit side by side beside the picture. */
+const MOST_BESIDE = 4;
 
 export function overviewPage(source, overview) {
   const groups = overview.groups.map((group) => groupView(source, overview, group));
@@ -49,28 +56,34 @@ function unreadableNotice(overview) {
 }
 
 /** One group of runs that can be compared: captures, or repeated trials. */
-function groupView(source, overview, { sections, charts }) {
-  const { meta, notes, pairs } = sections;
+function groupView(source, overview, { kind, sections, charts }) {
+  const { meta, pairs, doubts } = sections;
+  const notes = sections.notes.filter((note) => !doubts?.sentences.includes(note));
   const runs = meta.runs.map((name, n) => runNumbers(sections, charts, name, n));
   return h(
     "section",
-    {},
-    proofView(sections.proof),
+    { "data-key": kind },
+    doubtsView(doubts),
     sections.judge ? sections.judge.verdict.map(judgeView) : null,
-    sections.verdict.map((verdict) => verdictView(verdict, sections.verdict.length > 1)),
+    sections.effects
+      ? [
+          h("p", { class: "verdict same" }, h("b", {}, sections.effects.words)),
+          sections.effects.more.map((text) => h("p", {}, text)),
+        ]
+      : sections.verdict.map(verdictView),
+    firstScreen(sections, runs, runNumber(overview)),
     changesView(source, overview, pairs),
-    healthView(sections.health),
     notes.length
       ? h(
           "ul",
-          { class: "notes" },
+          { class: "notes", "data-key": "notes" },
           notes.map((note) => h("li", {}, note)),
         )
       : null,
     h("h2", {}, runs.length > 1 ? "Runs" : "The run"),
     h(
       "div",
-      { class: "cards" },
+      { class: "cards", "data-key": "cards" },
       runs.map((run) => runCard(overview, run, meta.agents[run.name])),
     ),
     pairs.length ? pairTable(pairs) : null,
@@ -78,7 +91,11 @@ function groupView(source, overview, { sections, charts }) {
     sections.judge ? reasonsView(sections.judge) : null,
     gamesView(source, overview, sections),
     h("h2", {}, "Pictures"),
-    h("div", { class: "pictures" }, allCharts(runs, sections, charts, runNumber(overview))),
+    h(
+      "div",
+      { class: "pictures", "data-key": "pictures" },
+      allCharts(runs, sections, charts, runNumber(overview)),
+    ),
     h(
       "p",
       { class: "dim" },
@@ -86,6 +103,77 @@ function groupView(source, overview, { sections, charts }) {
       `Generated ${meta.generatedAt}.`,
     ),
   );
+}
+
+/** What a reader sees beside the verdict: both rates, the difference, what it takes, and health. */
+function firstScreen(sections, runs, numberOf) {
+  const { proof, health, effects } = sections;
+  const linkTo = (run) => promptsHref({ status: "fail", in_run: numberOf(run) });
+  const picture = effects
+    ? effectsChart(effects.found)
+    : glanceChart(
+        ratesAtOnce(sections, runs),
+        differencesAtOnce(sections),
+        linkTo,
+        promptsHref({ sort: "difference" }),
+      );
+  return h(
+    "div",
+    { class: "first", "data-key": "first" },
+    picture,
+    h(
+      "div",
+      { class: "beside-picture" },
+      amountsTable(sections, runs),
+      proofView(proof),
+      healthView(health),
+    ),
+  );
+}
+
+/** The rates as the sentence has them: of two runs those over the prompts that both have. */
+function ratesAtOnce({ pairs }, runs) {
+  if (pairs.length !== 1) return runs;
+  const { meanA, meanB } = pairs[0].passRate;
+  return runs.map((run, n) => ({ ...run, quality: (n ? meanB : meanA) ?? run.quality }));
+}
+
+/** The differences from the first run, each with the interval that its verdict rests on. */
+function differencesAtOnce({ meta, pairs, verdict }) {
+  return pairs
+    .map(({ runA, runB, passRate }, n) => {
+      const seen = verdict[n].look ?? {
+        ...passRate,
+        interval: verdict[n].interval ?? passRate.interval,
+      };
+      return { runA, name: runB, value: seen.difference, interval: seen.interval };
+    })
+    .filter(({ runA, value, interval }) => runA === meta.runs[0] && isKnown(value) && interval);
+}
+
+/** What a prompt costs and takes in each run, and in how many trials the treatment was used. */
+function amountsTable({ pairs, proof }, runs) {
+  if (runs.length > MOST_BESIDE || !pairs.length) return null;
+  const uses = proof?.uses ?? [];
+  const rows = [
+    ["cost a prompt", ...runs.map((run) => money(run.cost))],
+    ["time, median", ...runs.map((run) => duration(run.latency?.p50))],
+    ["tokens", ...runs.map((run) => (isKnown(run.tokens) ? count(Math.round(run.tokens)) : DASH))],
+    ...[...new Set(uses.map(({ name }) => name))].map((name) => [
+      `used ${name}`,
+      ...runs.map((run, n) => usedIn(uses, name, n ? run.name : null)),
+    ]),
+  ];
+  const known = rows.filter(([, ...cells]) => cells.some((cell) => cell && cell !== DASH));
+  return numberTable(["", ...runs.map((run) => run.name)], known);
+}
+
+/** In how many trials of an arm, or of the control, something was used. */
+function usedIn(uses, name, arm) {
+  const use = uses.find((one) => one.name === name && (arm === null || one.arm === arm));
+  if (!use) return DASH;
+  if (arm === null) return use.controlTrials ? `${use.inControl} of ${use.controlTrials}` : DASH;
+  return `${use.used} of ${use.trials}`;
 }
 
 /** The number of a run in filters, by its label. */
@@ -163,14 +251,16 @@ const VERDICT_KINDS = {
   "not-worse": "not-worse",
 };
 
-/** The verdict; of several, each names its pair. */
-function verdictView({ code, words, healthy, runA, runB }, isOneOfSeveral) {
+/** The sentence about two runs, which assay.report.sentence words; its beginning stands out. */
+function verdictView({ code, words, healthy }) {
   const clear = healthy !== false && Object.hasOwn(VERDICT_KINDS, code);
-  const kind = clear ? VERDICT_KINDS[code] : "unclear";
-  const text = words ?? "Not judged.";
-  const named = text.includes(`${runB} against ${runA}`);
-  const pair = isOneOfSeveral && !named ? h("b", {}, `${runB} against ${runA}: `) : null;
-  return h("p", { class: `verdict ${kind}` }, pair, text);
+  const first = words.match(/^.*?\.(?= [A-Z0-9]|$)/s)?.[0] ?? words;
+  return h(
+    "p",
+    { class: `verdict ${clear ? VERDICT_KINDS[code] : "unclear"}` },
+    h("b", {}, first),
+    words.slice(first.length),
+  );
 }
 
 /** What a judge of the user's own decided. */
@@ -194,7 +284,7 @@ function headToHeadView(meta, { pairwise, capability, reliability, overall }) {
   );
   return h(
     "div",
-    { class: "head-to-head" },
+    { class: "head-to-head", "data-key": "head-to-head" },
     h("h3", {}, "Head to head"),
     h("p", { class: "dim" }, `Strategy ${meta.strategyWords}.`),
     numberTable(["pair", "first wins", "second wins", "ties", "not measured"], rows),
@@ -206,7 +296,7 @@ function reasonsView({ grader, asked, reasons }) {
   const some = reasons.length < asked ? ` (${reasons.length} of ${count(asked)} prompts)` : "";
   return h(
     "div",
-    { class: "reasons" },
+    { class: "reasons", "data-key": "reasons" },
     h("h3", {}, `What ${grader} said${some}`),
     h(
       "ul",
@@ -224,6 +314,14 @@ function reasonsView({ grader, asked, reasons }) {
 }
 
 function healthView(healthByRun) {
+  const all = Object.values(healthByRun);
+  const whole = all.every(
+    (one) => one.healthy && one.graded === one.planned && healthParts(one).length === 1,
+  );
+  if (all.length > 2 && whole) {
+    const text = "All trials of all runs were run and graded.";
+    return h("p", { class: "health", "aria-label": "Health of the measurement" }, text);
+  }
   const items = Object.entries(healthByRun).map(([run, health]) => {
     const problems = health.healthy ? "" : ` Unhealthy: ${health.problems.join("; ")}.`;
     const props = { class: health.healthy ? "" : "unhealthy" };
@@ -356,7 +454,9 @@ function pairTable(pairs) {
     "verdict",
   ];
   const rows = pairs.map(({ runA, runB, passRate, score, adjustedP, verdict }) => {
-    const { difference, interval, wins, ties, losses } = passRate;
+    const { wins, ties, losses } = passRate;
+    // What decided: of an experiment that ended early it holds at every look.
+    const { difference, interval } = { ...passRate, ...(verdict?.interval ? verdict : {}) };
     return [
       `${runB} against ${runA}`,
       signed(difference, 3),

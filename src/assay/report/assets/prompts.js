@@ -92,6 +92,7 @@ export function promptsPage(source, overview, params) {
     "div",
     {},
     h("h1", {}, "Prompts"),
+    unknownFilters(params, runs.length > 1),
     h("div", { class: "filters", role: "search" }, filters),
     table.status,
     table.view,
@@ -99,6 +100,20 @@ export function promptsPage(source, overview, params) {
   );
   page.refresh = (fresh) => table.refresh(fresh);
   return page;
+}
+
+/** Says which filters of an address do not exist, and are not applied. */
+function unknownFilters(params, ofSeveral) {
+  const known = [...STATUSES, ...(ofSeveral ? STATUSES_OF_SEVERAL : [])].map(([name]) => name);
+  const unknown = [...new Set(params.keys())]
+    .filter((name) => !QUERY_NAMES.includes(name))
+    .map((name) => `There is no filter "${name}": it is not applied. `);
+  const status = params.get("status") ?? "";
+  if (!known.includes(status)) {
+    const listed = known.filter(Boolean).join(", ");
+    unknown.push(`There is no result "${status}"; there are ${listed}.`);
+  }
+  return unknown.length ? h("p", { class: "notice", role: "status" }, unknown) : null;
 }
 
 function anyOrOne(any, names, words = (name) => name) {

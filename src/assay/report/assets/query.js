@@ -1,4 +1,4 @@
-// The query language of the search: `tool:Bash rm`, `failed:true cost>0.1`, `"exact words" -not`.
+// The query language of the search: `tool:Bash rm`, `failed:true cost>0.1`, `-not "exact words"`.
 // The viewer's server has the same in query.py; the same cases are tested on both.
 import { askedKind, kindOfTool } from "./tools.js";
 
@@ -37,14 +37,30 @@ export function parseQuery(text) {
   if (text.length > MAX_QUERY) {
     throw new Error(`the query is longer than ${MAX_QUERY} characters`);
   }
-  return [...text.matchAll(TERM)].map(([, minus, name, op, quoted, bare]) =>
-    readTerm(minus === "-", name ?? "", op ?? "", quoted ?? "", bare ?? ""),
-  );
+  const terms = [];
+  for (const [, minus, name, op, quoted, bare] of text.matchAll(TERM)) {
+    // In `rm -rf /srv` the -rf is an option of a command: text, as is all that begins with - behind
+    // a word. A field or a phrase is negated wherever it stands.
+    const last = terms.at(-1);
+    const follows = last !== undefined && last.field === "" && !last.negated;
+    terms.push(readTerm(minus === "-", name ?? "", op ?? "", quoted ?? "", bare ?? "", follows));
+  }
+  return terms;
 }
 
-function readTerm(negated, name, givenOp, quoted, bare) {
+/** Says how a query was read, as in: "rm" and "rf", not tool "read". */
+export function queryReading(terms) {
+  const said = terms.map(({ negated, field, op, text, prefix }) => {
+    const what = field ? `${field} ${op === ":" ? "" : `${op} `}` : "";
+    return `${negated ? "not " : ""}${what}"${text}${prefix ? "*" : ""}"`;
+  });
+  return said.join(" and ");
+}
+
+function readTerm(minus, name, givenOp, quoted, bare, follows) {
   let [field, op, value] = [name.toLowerCase(), givenOp, quoted || bare];
   if (field && !QUERY_FIELDS.has(field)) [field, op, value] = ["", "", `${name}${op}${value}`];
+  const negated = minus && (Boolean(field) || Boolean(quoted) || !follows);
   const term = { field, op, text: value, words: [], prefix: false, value: null, negated };
   if (NUMBER_FIELDS.includes(field) || field === "exit") {
     return { ...term, value: readAmount(field, value) };

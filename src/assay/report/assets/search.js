@@ -1,7 +1,7 @@
 // The search page: a query over everything the agents did and said; every hit leads to its place.
 import { append, count, h, replaceContent, shorten } from "./dom.js";
 import { listKeys, setKeys, trialHref } from "./navigation.js";
-import { markWords, parseQuery } from "./query.js";
+import { markWords, parseQuery, queryReading } from "./query.js";
 
 const TYPING_PAUSE_MS = 250;
 const INDEX_POLL_MS = 700;
@@ -21,6 +21,8 @@ const QUERY_EXAMPLES = [
   ["tool:shell rm", "commands in a shell that hold the word, whatever the agent calls its tool"],
   ["failed:true cost>0.1", "failed trials that cost more than 10 cents"],
   ['"no such file" -type:thought', "words in this order, but not in thoughts"],
+  ["rm -rf /srv/cache", "a command as it was pasted: behind a word, - negates only fields"],
+  ["-error make", "make, without the word error: a leading - negates"],
   ["file:app.py error:true", "failed calls on a file"],
   ["exit:1 time>2m", "calls that ended with 1, in trials of over two minutes"],
   ["test* id:shell", "words that begin with test, in prompts of this name"],
@@ -122,7 +124,8 @@ class Search {
     const n = this.list.childElementCount;
     const found = `${count(n)}${next === null ? "" : " or more"} ${n === 1 ? "place" : "places"}`;
     const indexing = `Indexing: ${count(indexed)} of ${count(rows)} rows so far. `;
-    const said = [indexed < rows ? indexing : "", this.#text ? found : ""].join("");
+    const read = terms.length ? `. Read as: ${queryReading(terms)}.` : "";
+    const said = [indexed < rows ? indexing : "", this.#text ? `${found}${read}` : ""].join("");
     replaceContent(this.status, said);
   }
 }

@@ -1,4 +1,4 @@
-// Tools of different agents by what they do. The viewer's server reads the same table, tools.json.
+// Tools of different agents by what they do. The table is in records/tools.py, which the server uses too.
 import toolTable from "./tools.json" with { type: "json" };
 
 const KIND_OF_NAME = new Map(

@@ -392,8 +392,14 @@ def _filled_value(value: Any, conversation: Conversation) -> Any:
 def _filled(text: str, conversation: Conversation) -> str:
     if "{{" not in text:
         return text
-    filled = text.replace("{{last_tool_result}}", conversation.last_tool_result)
+    code = _JUDGE_CODE.search(conversation.last_prompt)
+    filled = text.replace("{{judge_code}}", code[1] if code else "")
+    filled = filled.replace("{{last_tool_result}}", conversation.last_tool_result)
     return filled.replace("{{last_user}}", conversation.last_prompt)
+
+
+_JUDGE_CODE = re.compile(r'"code": "(\w+)", "pass"')
+"""In the question of the grader `judge`."""
 
 
 Event = JsonObject | str

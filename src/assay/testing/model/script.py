@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from assay.errors import InputError
+from assay.records.rows import BOM
 
 Provider = Literal["anthropic", "responses", "chat", "gemini"]
 NeutralTool = Literal["shell", "write_file", "read_file", "edit_file", "mcp"]
@@ -215,7 +216,7 @@ def load_script(source: ScriptSource) -> Script:
 
 def _parsed(raw: bytes, path: Path) -> Any:
     try:
-        return msgspec.json.decode(raw)
+        return msgspec.json.decode(raw.removeprefix(BOM))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"{path}{_line_of(raw, str(error))}: not JSON: {error}"
         raise ScriptError(message) from error

@@ -1,12 +1,12 @@
 """A model that plays a script over HTTP on the loopback interface, in threads."""
 
-import gzip
 import signal
 import socket
 import socketserver
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,6 +30,9 @@ from assay.testing.model.answering import (
 from assay.testing.model.script import ScriptSource, load_script
 
 _HOST = "127.0.0.1"
+_GZIP = 31
+_MOST_BYTES = 256 * 1024 * 1024
+"""Most that a compressed request may hold: agents write it."""
 
 
 class ScriptedModel:
@@ -216,7 +219,7 @@ class Handler(BaseHTTPRequestHandler):
         route = find_route(self.command, self.path, upgrade=upgrade)
         data = self._read_bytes()
         if self.headers.get("content-encoding", "") == "gzip":
-            data = gzip.decompress(data)
+            data = zlib.decompressobj(wbits=_GZIP).decompress(data, _MOST_BYTES)
         text = data.decode("utf-8", "replace")
         sender = Sender(self, self.context.closing)
         player = self.context.player(route.lane)
