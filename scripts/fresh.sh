@@ -8,15 +8,11 @@ if [ $# -eq 0 ]; then
   echo "usage: scripts/fresh.sh COMMAND [ARGUMENT ...]" >&2
   exit 2
 fi
-if ! command -v bwrap >/dev/null; then
-  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    apt-get -qq update && apt-get -qq install -y bubblewrap >/dev/null
-  else
-    echo "scripts/fresh.sh needs bubblewrap; install it: apt-get install bubblewrap" >&2
-    exit 1
-  fi
-fi
 top=$(cd "$(dirname "$0")/.." && pwd)
+if ! command -v bwrap >/dev/null; then
+  echo "scripts/fresh.sh needs bubblewrap" >&2
+  "$top/scripts/debian.sh" bubblewrap
+fi
 cache=${XDG_CACHE_HOME:-$HOME/.cache}
 export PIP_CACHE_DIR=${PIP_CACHE_DIR:-$cache/pip}
 export npm_config_cache=${npm_config_cache:-$HOME/.npm}

@@ -1067,11 +1067,32 @@ def _has_avx2() -> bool:
 @pytest.fixture(scope="session")
 def bubblewrap() -> None:
     """Need bubblewrap; install it where that is possible."""
-    install = "apt-get update && apt-get install -y bubblewrap"
-    if shutil.which("bwrap") is None and shutil.which("apt-get") and os.geteuid() == 0:
-        subprocess.run(["sh", "-c", install], check=False, capture_output=True, timeout=600)
-    if shutil.which("bwrap") is None:
-        _unavailable(f"bubblewrap is missing; install it: {install}")
+    need_debian("bubblewrap", "bwrap")
+
+
+@pytest.fixture(scope="session")
+def podman_program() -> None:
+    """Need podman with runc; install them where that is possible."""
+    need_debian("podman runc", "podman", "runc")
+
+
+@pytest.fixture(scope="session")
+def chromium_program() -> None:
+    """Need Chromium and its driver; install them where that is possible."""
+    need_debian("chromium chromium-driver", "chromium", "chromedriver")
+
+
+def need_debian(packages: str, *programs: str) -> None:
+    """Install packages of Debian if a program is missing, and skip loudly where that fails."""
+    if all(map(shutil.which, programs)):
+        return
+    script = Path(__file__).parents[1] / "scripts" / "debian.sh"
+    done = subprocess.run(
+        [script, *packages.split()], capture_output=True, text=True, check=False, timeout=900
+    )
+    if not all(map(shutil.which, programs)):
+        install = f"apt-get update && apt-get install -y {packages}"
+        _unavailable(f"{packages} missing; install: {install}\n{done.stderr[-2000:]}")
 
 
 BUN, NODE = "bun@1.4.4", "24.21.0"

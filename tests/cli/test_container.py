@@ -21,7 +21,6 @@ from assay.run.sandbox import View
 
 pytestmark = pytest.mark.cold
 
-INSTALL = "apt-get update && apt-get install -y podman runc"
 PROGRAMS = ("sh", "cat", "cp", "ls", "sleep", "id", "kill", "head", "tr", "python3")
 IMAGE = "assay-test:1"
 CONFIG = """\
@@ -43,13 +42,8 @@ exit $code
 
 
 @pytest.fixture(scope="session")
-def podman() -> Iterator[dict[str, str]]:
+def podman(podman_program: None) -> Iterator[dict[str, str]]:
     """Give the environment in which podman has the image; loudly skip where it cannot run."""
-    is_missing = shutil.which("podman") is None or shutil.which("runc") is None
-    if is_missing and shutil.which("apt-get") and os.geteuid() == 0:
-        subprocess.run(["sh", "-c", INSTALL], check=False, capture_output=True, timeout=600)
-    if shutil.which("podman") is None:
-        unavailable(f"podman is missing; install it: {INSTALL}")
     # Not below the folder of the session: conmon cannot use a socket with a path that is too long.
     folder = Path(tempfile.mkdtemp(prefix="podman-"))
     (folder / "containers.conf").write_text(CONFIG)

@@ -192,7 +192,7 @@ def test_the_seeds_compose_file_has_our_services_and_builds_what_it_runs() -> No
 
 
 @pytest.mark.install
-def test_podman_compose_reads_the_seeds_file(tmp_path: Path) -> None:
+def test_podman_compose_reads_the_seeds_file(tmp_path: Path, podman_program: None) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "install"]
     subprocess.run([*pip, "--target", tmp_path, "podman-compose==1.6.0"], check=True)
     program = [sys.executable, "-m", "podman_compose", "-f", SEEDS_COMPOSE, "config"]

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -15,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-INSTALL = "apt-get update && apt-get install -y chromium chromium-driver"
 FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -29,20 +27,6 @@ FLAGS = (
     "--hide-scrollbars",
 )
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-
-
-class MissingBrowser(Exception):
-    """There is no Chromium, and it could not be installed."""
-
-
-def need_chromium() -> None:
-    """Install Debian's packages where that is possible."""
-    if shutil.which("chromium") and shutil.which("chromedriver"):
-        return
-    if shutil.which("apt-get") and os.geteuid() == 0:
-        subprocess.run(["sh", "-c", INSTALL], check=False, capture_output=True, timeout=600)
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        raise MissingBrowser(f"no chromium and chromedriver; install them: {INSTALL}")
 
 
 class Browser:
@@ -162,7 +146,6 @@ def call(method: str, url: str, body: Any) -> Any:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Start a browser with a fresh profile; end it and all its processes."""
-    need_chromium()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

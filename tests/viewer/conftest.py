@@ -52,15 +52,10 @@ def one_worker() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+def browser(chromium_program: None) -> Iterator[Any]:
     """One Chromium for all tests of a worker."""
-    try:
-        with one_worker():
-            browsing.need_chromium()
-        with browsing.chromium() as one:
-            yield one
-    except browsing.MissingBrowser as error:
-        missing(str(error))
+    with browsing.chromium() as one:
+        yield one
 
 
 @pytest.fixture(scope="session")
