@@ -9,6 +9,9 @@ import pytest
 from tests.cli.test_ab import AGENT, Project
 from tests.report.test_html import blocks
 
+import assay as library
+from assay.errors import InputError
+
 N = 40
 
 
@@ -67,6 +70,10 @@ def test_a_kept_calibration_corrects_differences(assay: Callable[..., Any], tmp_
     found, old = difference(done), difference(plain)
     assert abs(found[0] - old[0] / gain) < 1e-9
     assert found[2] - found[1] > (old[2] - old[1]) / gain, "what is not known of the judge"
+    in_python = library.compare(before, after, judge=judge)
+    assert (in_python.difference, *in_python.interval) == found
+    with pytest.raises(InputError, match="No such file"):
+        library.compare(before, after, judge=tmp_path / "none.json")
     judge.rename(tmp_path / "judge.json")
     assert difference(assay("compare", before, after, "-f", "json")) == found, "found by version"
     other = write_run(tmp_path / "c.jsonl", 0.6, version="2")
@@ -106,7 +113,7 @@ def test_any_other_file_of_the_name_is_left_alone(
 
 @pytest.mark.parametrize("until", ["k", "decided"])
 def test_an_experiment_is_corrected_for_the_errors_of_its_judge(
-    assay: Callable[..., Any], tmp_path: Path, until: str
+    assay: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: str
 ) -> None:
     """The skill makes every other answer right; the judge is known to see 0.7 of a difference."""
     project = Project(tmp_path)
@@ -136,6 +143,21 @@ def test_an_experiment_is_corrected_for_the_errors_of_its_judge(
     decided = after["decisions"].get("relnotes", seen[1])["difference"]
     size = f"{100 * decided:+.0f} points"
     assert f" pass; corrected for the judge's errors: {size}, " in told
+    if until == "k":
+        monkeypatch.chdir(project.folder)
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        verdict = library.ab(
+            "prompts.jsonl",
+            agent=AGENT,
+            treatment={"skill": "skills/relnotes"},
+            graders=["contains"],
+            k=2,
+            output="by-python",
+            judge=judge,
+        )
+        assert verdict.data["judge"]["errors"] == errors
+        assert verdict.difference == pytest.approx(seen[1]["difference"])
     other = project.write(
         "other.json", json.dumps(kept | {"errors": errors, "graderVersions": ["x:1"]})
     )

@@ -136,6 +136,7 @@ def ab(  # noqa: PLR0913 - the options of the command
     fresh: bool = False,
     reuse: ReuseMode = "check",
     confirm: bool = False,
+    judge: str | PathLike[str] | None = None,
     progress: Callable[[Progress], object] | None = None,
     **options: Unpack[AbOptions],
 ) -> ExperimentVerdict:
@@ -157,6 +158,7 @@ def ab(  # noqa: PLR0913 - the options of the command
         reuse: What becomes of earlier trials of an arm: "all" count, "none" count, or they count if
             a few of them, run again, agree ("check").
         confirm: Whether all arms are run anew to confirm a promising verdict.
+        judge: As for assay.compare.
         progress: As for assay.run; the number of trials is that of the part that runs.
         options: As on the command line: model, agent_args, mcp, max_turns, env, workspace_template,
             isolate, sandbox, container, cpus, timeout_s, trial_timeout_s, stall_s,
@@ -168,7 +170,7 @@ def ab(  # noqa: PLR0913 - the options of the command
     """
     check_names(options, (*_OF_ARM, *_OF_EXPERIMENT, "keep_workspaces"), "an experiment")
     check_values(k=k, jobs=jobs, output=output, fresh=fresh, progress=progress, **options)
-    check_values(reuse=reuse, confirm=confirm)
+    check_values(reuse=reuse, confirm=confirm, judge=judge)
     check_values(treatment=treatment)
     if agent is not None:
         check_agent(agent)
@@ -197,6 +199,7 @@ def ab(  # noqa: PLR0913 - the options of the command
             reuse=reuse,
             confirm=confirm,
             keep_workspaces=options.get("keep_workspaces", ""),
+            judge=None if judge is None else Path(judge),
         ),
         file=file,
         digest=experiment.digest,

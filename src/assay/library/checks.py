@@ -52,7 +52,7 @@ _CHECKS: dict[str, _Check] = {
     **dict.fromkeys(("model", "container", "benchmark", "name", "cluster", "category_key"), _TEXT),
     **dict.fromkeys(("isolate", "keep_failed", "regrade", "overlap", "share_home"), _FLAG),
     **dict.fromkeys(("fresh", "confirm", "overwrite", "sequential", "strict"), _FLAG),
-    **dict.fromkeys(("workspace_dir", "raw_dir", "mcp"), _PATH),
+    **dict.fromkeys(("workspace_dir", "raw_dir", "mcp", "judge"), _PATH),
     **dict.fromkeys(("cwd", "workspace_template"), _FOLDER),
     "output": _PATH,
     "file": (lambda value: is_path(value) and not Path(value).is_dir(), "the path of a file"),
@@ -74,7 +74,16 @@ _CHECKS: dict[str, _Check] = {
 }
 _MAY_BE_NONE = frozenset(
     {"k", "limit", "max_turns", "memory_bytes", "model", "max_cost", "mcp", "cwd", "workspace_dir"}
-    | {"workspace_template", "raw_dir", "benchmark", "fail_on", "cluster", "progress", "treatment"}
+    | {
+        "workspace_template",
+        "raw_dir",
+        "benchmark",
+        "fail_on",
+        "cluster",
+        "progress",
+        "treatment",
+        "judge",
+    }
 )
 
 

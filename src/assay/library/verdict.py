@@ -155,6 +155,7 @@ def compare(  # noqa: PLR0913 - the options of the command
     cluster: str | None = None,
     category_key: str = "category",
     seed: int = CompareOptions().seed,
+    judge: str | PathLike[str] | None = None,
 ) -> Verdict:
     """Compare two or more runs of the same prompts; the first is the baseline for the others.
 
@@ -173,18 +174,28 @@ def compare(  # noqa: PLR0913 - the options of the command
         cluster: Metadata key of prompts that are not independent of each other.
         category_key: Metadata key by which pass rates are shown in groups.
         seed: Of the bootstrap.
+        judge: What `assay calibrate --save` kept of the errors of the judge that graded, for which
+            differences are corrected; by default judge.json beside the runs.
 
     Raises:
         InputError: A file is missing or is no result of Assay.
         UsageError: The arguments do not fit together.
     """
     check_values(margin=margin, fail_on=fail_on, sequential=sequential, strict=strict)
-    check_values(strategy=strategy, cluster=cluster, category_key=category_key, seed=seed)
+    check_values(
+        strategy=strategy, cluster=cluster, category_key=category_key, seed=seed, judge=judge
+    )
     _check_runs(runs)
     if sequential and (fail_on != "regression" or margin == 0.0):
         msg = 'sequential needs fail_on="regression" and a margin above 0'
         raise UsageError(msg)
-    options = CompareOptions(strategy=strategy, margin=margin, seed=seed, growing=sequential)
+    options = CompareOptions(
+        strategy=strategy,
+        margin=margin,
+        seed=seed,
+        growing=sequential,
+        calibration=None if judge is None else Path(judge),
+    )
     with temporary_folder("assay-compare-") as folder:
         files = [_file_of(run, number, folder) for number, run in enumerate(runs, 1)]
         loaded = load_runs(name_runs(files), "auto", category_key, lambda *_: None, cluster)

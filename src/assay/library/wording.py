@@ -18,7 +18,7 @@ def _same_names(kind: _Kind, names: str) -> dict[str, tuple[_Kind, str]]:
 
 _ARGUMENTS: dict[str, tuple[_Kind, str]] = {
     **_same_names("text", "model mcp cwd workspace_dir workspace_template raw_dir container"),
-    **_same_names("text", "sandbox keep_workspaces benchmark until cluster strategy"),
+    **_same_names("text", "sandbox keep_workspaces benchmark until cluster strategy judge"),
     **_same_names("list", "env rerun"),
     **_same_names("number", "max_turns retries max_cost cpus limit effect margin seed"),
     **_same_names("flag", "isolate keep_failed regrade overlap share_home strict fresh confirm"),
