@@ -336,7 +336,7 @@ class Started(Protocol):
         """Kill its whole process tree; nothing happens when it has ended already."""
         ...
 
-    def last_words(self) -> str:
+    def output_end(self) -> str:
         """The end of what it wrote to stdout and stderr."""
         ...
 

@@ -55,7 +55,7 @@ class _Proof(msgspec.Struct):
     words: list[str] = []
 
 
-class _Said(msgspec.Struct):
+class _VerdictFile(msgspec.Struct):
     verdicts: dict[str, str]
     sentences: list[str]
     proof: _Proof
@@ -73,7 +73,7 @@ class ArmVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def arm_verdict(rows: Path) -> ArmVerdict | None:
     """Return the verdict about the arm that these rows are of; None if they are of none."""
     try:
-        found = msgspec.json.decode(rows.with_name(VERDICT).read_bytes(), type=_Said)
+        found = msgspec.json.decode(rows.with_name(VERDICT).read_bytes(), type=_VerdictFile)
     except (OSError, *UNREADABLE):
         return None
     code = found.verdicts.get(rows.stem)

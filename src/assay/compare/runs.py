@@ -23,7 +23,7 @@ from assay.compare.columns import (
     GrowingColumn,
     Ints,
     RunFacts,
-    collapse,
+    compact,
     joined,
 )
 from assay.compare.packed import (
@@ -361,7 +361,7 @@ def _read_part(reader: ColumnReader, part: RowFile) -> tuple[IdPiece, RunFacts, 
     for views in part.blocks(reader.decoder, _BLOCK):
         ids += [view.id for view in views]
         blocks.append(reader.read(views))
-    return id_piece(ids), facts, collapse(joined(blocks))
+    return id_piece(ids), facts, compact(joined(blocks))
 
 
 class _ClusterView(msgspec.Struct):

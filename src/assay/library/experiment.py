@@ -522,7 +522,7 @@ class Conductor:
             "madeOf": self._run.made_of,
         }
         if not proof.valid:
-            self._run.disown()
+            self._run.forbid_reuse()
         self._write(VERDICT, verdict)
         self.written = verdict
 

@@ -274,7 +274,7 @@ class ExperimentRun:
         if Signatures.read(self.folder) is None:
             Signatures.begin(self.folder, msgspec.json.encode(self.begin).decode())
 
-    def disown(self) -> None:
+    def forbid_reuse(self) -> None:
         """Let no later run use the trials: they had another set-up than asked for."""
         if Signatures.read(self.folder) is not None:
             Signatures.begin(self.folder, msgspec.json.encode(self.begin).decode())

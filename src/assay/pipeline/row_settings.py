@@ -97,7 +97,7 @@ def looked_at(around: Surroundings, graders: Sequence[PluginRef]) -> Surrounding
     )
 
 
-class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+class _PromptSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the row of one prompt asks for, as it was read."""
 
     graders: tuple[PluginRef, ...]
@@ -129,7 +129,7 @@ class RowSettings:
         self._folder = prompt_folder(shared.benchmark)
         self._templates = templates or {}
         self._made: dict[str, Setting] = {}
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _PromptSettings] = {}
         for prompt, _ in rows:
             if prompt.graders or prompt.expect or prompt.needs_workspace:
                 with _prefixed(partial(_place, shared.benchmark, prompt.id)):
@@ -186,7 +186,7 @@ class RowSettings:
             for number, source in enumerate(sources, 1)
         }
 
-    def _setting(self, asked: _Asked) -> Setting:
+    def _setting(self, asked: _PromptSettings) -> Setting:
         shared, around = self.shared, self.shared.surroundings
         if asked.needs_workspace and around.workspace_dir is None:
             folder = private_root() / shared.run_token
@@ -204,7 +204,7 @@ class RowSettings:
 
     def _read(
         self, prompt: Prompt, graders: Sequence[PluginRef] | None, timeout_s: float
-    ) -> _Asked:
+    ) -> _PromptSettings:
         shared = self.shared
         own = own_graders(prompt, self._folder, timeout_s) if graders is not None else ()
         template = self._template(prompt)
@@ -218,7 +218,7 @@ class RowSettings:
                 identity = identity_in(identity, shared.agent, around, template)
             if isinstance(prompt.setup, str):
                 identity = identity_of_setup(identity, prompt.setup, self._folder)
-        return _Asked(
+        return _PromptSettings(
             graders=own,
             identity=identity,
             needs_workspace=prompt.needs_workspace,

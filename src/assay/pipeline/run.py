@@ -72,7 +72,7 @@ from assay.records.spec import (
 from assay.records.text import counted_noun
 from assay.records.trial import Allocation, Trial
 from assay.run.confinement import uses_landlock
-from assay.run.family import end_leftovers, no_strays
+from assay.run.family import end_leftovers, no_orphans_left
 from assay.run.notes import remove_passed
 from assay.run.raw import remove_kept
 from assay.run.resources import allow_open_files
@@ -736,7 +736,7 @@ def execute(
         work.prepare()
         for token in batch.earlier_tokens:
             end_leftovers(token)
-        with place or _place(batch, progress), no_strays():
+        with place or _place(batch, progress), no_orphans_left():
             missing = kept.missing(batch.specs)
             if stop is not None:
                 missing = stop.begin(missing, kept)
