@@ -36,8 +36,9 @@ from assay.cli.parameters import (
 from assay.errors import InputError, OutputError
 from assay.pipeline.descriptions import PaidHost, suggest_cases
 from assay.pipeline.material import Skill, read_skill
+from assay.pipeline.notes import Note
 from assay.pipeline.prompts import choose
-from assay.pipeline.run import Batch, Note
+from assay.pipeline.run import Batch
 from assay.pipeline.steps import Budget
 from assay.pipeline.trigger import read_cases
 from assay.pipeline.trigger_run import ASK_TIMEOUT_S, TriggerExperiment, TriggerRequest
