@@ -459,7 +459,7 @@ class Conductor:
                 run.index.refresh()
             page = overview(title, shown, chosen)
             with self.open_output(self.folder / REPORT) as out:
-                write_bundle(out, title, shown, chosen)
+                write_bundle(out, page, shown)
             with self.open_output(self.folder / SHORT_REPORT) as out:
                 worst = worst_regressions(page, shown, MOST_REGRESSIONS)
                 out.write(pull_request_markdown(page, worst, title).encode())
