@@ -229,6 +229,27 @@ def test_a_confirmation_that_failed_is_not_drawn_again() -> None:
     assert standing([], "e", run="2", is_confirmation=True).code("better") == "confirmed"
 
 
+def test_a_version_is_confirmed_only_after_a_run_that_showed_it_to_help(team: Team) -> None:
+    """Who confirms each of twenty versions at once has looked at twenty."""
+    team.edit("this one helps")
+    done = team.ab("--confirm")
+    assert team.verdict["verdicts"] == {"tpl": "promising"}
+    told = " ".join(done.stdout.split())
+    assert "is promising, and not confirmed (no earlier run showed it; --confirm --fresh" in told
+    team.ab("--confirm", "--fresh")
+    assert team.verdict["verdicts"] == {"tpl": "confirmed"}
+
+
+def test_confirmations_of_other_versions_that_failed_are_counted() -> None:
+    looks = [
+        EditLook(run="1", ended="1", edit="a", code="not-enough-data", is_confirmation=True),
+        EditLook(run="2", ended="2", edit="e", code="promising"),
+    ]
+    found = standing(looks, "e", run="3", is_confirmation=True)
+    assert found.code("better") == "confirmed"
+    assert found.words.endswith("to confirm it; 1 other version could not be confirmed")
+
+
 def test_another_limit_or_another_name_of_the_arm_begins_no_new_ledger(
     team: Team, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from assay.records.rows import UNREADABLE
 from assay.records.signatures import Signatures
 
 _FULL = float(1 << 64)
+_HELPS = ("better", "promising", "confirmed")
 _OF_CONTROL = (
     *("agent", "simple", "shell", "model", "template"),
     *("skills", "instructions", "mcp", "agent_args"),
@@ -201,7 +202,7 @@ def standing(
         and (look.edit != edit or look.run not in continued or look.question != question)
     ]
     tried = list(dict.fromkeys(look.edit for look in before if not look.is_confirmation))
-    failed = [look for look in mine if look.is_confirmation and look.code != "confirmed"]
+    failed = [look for look in before if look.is_confirmation and look.code not in _HELPS]
     # A confirmation may have come after the first verdict of this run.
     confirmed = [look for look in looks if look.edit == edit and look.is_confirmation]
     is_known = confirmed and all(look.code == "confirmed" for look in confirmed)
@@ -210,6 +211,8 @@ def standing(
         looks=before,
         is_confirmation=is_confirmation,
         n_tries=len(tries),
-        n_failed=len(failed),
+        n_failed=sum(look.edit == edit for look in failed),
+        n_refuted=len({look.edit for look in failed} - {edit}),
+        was_shown=any(look.code in _HELPS for look in mine),
         confirmed=confirmed[-1].ended if is_known else None,
     )
