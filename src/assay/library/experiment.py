@@ -402,13 +402,13 @@ class Conductor:
             Path(str(entry.metadata[REUSED])).name
             for arm in self._run.arms
             for entry in arm.entries
-            if REUSED in entry.metadata
+            if REUSED in entry.metadata and self._experiment.is_sequential
         }
         found, names = {}, [arm.name for arm in self._run.arms]
         question = question_of(msgspec.to_builtins(self._run.made_of))
         for arm in others:
             found[arm.name] = standing(
-                read_looks(self.folder.parent, control.arm, arm.name, names),
+                read_looks(self.folder.parent, control.arm, arm.name, names, question),
                 edit_of(control.arm, arm.arm, self._run.inputs),
                 question=question,
                 run=self.folder.name,
