@@ -57,6 +57,7 @@ from assay.pipeline.unchanged import Unchanged
 from assay.plugin import PromptRow
 from assay.records.capture import AnyStep, Identity
 from assay.records.experiment import Arm
+from assay.records.files import remove_abandoned_folders
 from assay.records.journal import RESUMABLE, Kind, Mode
 from assay.records.raw_streams import folder_names
 from assay.records.recording import FORGETS
@@ -174,6 +175,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Where raw streams are kept; by default beside the output."""
     keep_failed: bool = False
     """When resuming, keep rows that do not measure the agent."""
+    keep_unsigned: bool = False
+    """When resuming, believe rows that Assay did not write as this user, on this machine."""
     rerun: Sequence[str] = ()
     """When resuming, run these again: failed, unmeasured, or ids of prompts."""
     regrade: bool = False
@@ -414,6 +417,7 @@ def place(
         k=request.k,
         allocation=allocation,
         keep_failed=request.keep_failed,
+        keep_unsigned=request.keep_unsigned,
         rerun=request.rerun,
         regrade=request.regrade,
         can_regrade=request.can_regrade,
@@ -859,6 +863,7 @@ def _attempt_elsewhere(
 def _place(batch: Batch, progress: BatchProgress) -> Iterator[None]:
     """Where the trials run: templates are frozen, and raw streams of replaced rows removed."""
     progress.opened()
+    remove_abandoned_folders()
     with ExitStack() as stack:
         for arm in batch.arms:
             around, output = arm.setting.surroundings, arm.request.output

@@ -65,6 +65,7 @@ class Sink:
         journal, resume = self._journal, self._resume
         if journal is None or resume is None:
             return specs
+        resume.check_signed(journal)
         by_id = {spec.prompt.id: spec for spec in specs}
         done: set[str] = set()
         again: set[str] = set()

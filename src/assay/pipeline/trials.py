@@ -16,6 +16,7 @@ from assay.pipeline.resume import Resume
 from assay.pipeline.stages import grade_capture
 from assay.records.journal import Journal, Mode
 from assay.records.rows import Place, decode_row, encode_row, read_lines
+from assay.records.signatures import forget_output
 from assay.records.spec import TrialSpec
 from assay.records.trial import (
     FinishedTrial,
@@ -115,6 +116,7 @@ class TrialRows:
                 raise OutputError(msg, hint=hint)
             self._journal = Journal(self._path, "resume" if resume else "overwrite")
             if resume:
+                self._resume.check_signed(self._journal)
                 for place, line in read_lines(self._path):
                     done, _ = decode_row(place, line, FinishedTrial)
                     self._take(of_entry(done.entry, done))
@@ -126,6 +128,7 @@ class TrialRows:
         if self._path is not None and self._known and not self._open:
             with contextlib.suppress(OSError):
                 self._path.unlink()
+                forget_output(self._path)
 
     def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
         """Return the trials that have not finished yet; write rows that a kill prevented.
