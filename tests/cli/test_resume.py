@@ -445,10 +445,10 @@ def test_finished_trials_of_a_prompt_that_goes_on_are_signed_too(
 ) -> None:
     args = ["trials", prompts("R"), "-s", shell_agent, "-o", "out.jsonl", "-k"]
     assert assay(*args, 1).code == 0
-    (row,) = (tmp_path / "out.jsonl").read_text().splitlines()
-    partial = tmp_path / "out.jsonl.partial"
-    entry = {**json.loads(row)["trials"][0], "trialNum": 2}
-    partial.write_text(json.dumps({"id": "prompt-1", "trial": entry}) + "\n")
+    row = json.loads((tmp_path / "out.jsonl").read_text())
+    line = {name: row[name] for name in ("id", "specHash", "identity")}
+    line["entry"] = {**row["trials"][0], "trialNum": 2}
+    (tmp_path / "out.jsonl.partial").write_text(json.dumps(line) + "\n")
     done = assay(*args, 3, "--resume")
     assert done.code == 1
     assert "out.jsonl.partial: 1 row was not written by Assay" in done.stderr

@@ -65,7 +65,6 @@ class Sink:
         journal, resume = self._journal, self._resume
         if journal is None or resume is None:
             return specs
-        resume.check_signed(journal)
         by_id = {spec.prompt.id: spec for spec in specs}
         done: set[str] = set()
         again: set[str] = set()
@@ -87,6 +86,7 @@ class Sink:
                     ungraded.add(key.id)
             if resume.replaces(key):
                 again.add(key.id)
+        resume.check_signed(journal)
         if again or outdated:
             finished = outdated - again
             resume.announce(len(again), len(finished & ungraded), len(finished - ungraded))

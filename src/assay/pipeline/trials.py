@@ -116,7 +116,6 @@ class TrialRows:
                 raise OutputError(msg, hint=hint)
             self._journal = Journal(self._path, "resume" if resume else "overwrite")
             if resume:
-                self._resume.check_signed(self._journal)
                 for place, line in read_lines(self._path):
                     done, _ = decode_row(place, line, FinishedTrial)
                     self._take(of_entry(done.entry, done))
@@ -139,6 +138,8 @@ class TrialRows:
         wanted = self._rows.missing(specs, self._reopen)
         self._specs = by_id = {spec.prompt.id: spec for spec in wanted}
         self._check(by_id)
+        if self._journal is not None and self._mode == "resume":
+            self._resume.check_signed(self._journal)
         ours = {spec.prompt.id for spec in specs}
         self._open = by_id.keys() | (self._finished.keys() - ours)
         self._finished = {id_: done for id_, done in self._finished.items() if id_ in by_id}

@@ -61,7 +61,8 @@ def _named_by(configs: list[Path], top: Path) -> Iterator[Path]:
             if n_words > _MOST_WORDS:
                 return
             for place in (top, config.parent):
-                path = Path(os.path.normpath(place / os.path.expanduser(word)))
+                named = os.path.expanduser(word)  # noqa: PTH111 - there may be no such user
+                path = Path(os.path.normpath(place / named))
                 if path in known or not str(path).startswith(inside) or not os.path.lexists(path):
                     continue
                 known.add(path)
