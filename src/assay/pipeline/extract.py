@@ -250,8 +250,8 @@ _UNCLEAR = ("opaque", "failed", "dropped", "refused")
 _CONFIRMING = frozenset(
     {"failed", "429", "500", "502", "503", "504", "529", *map(str, range(520, 528))}
 )
-"""What a provider answers to a good request. 408, 501 and 505 it answers to an agent that sends half
-of one, or one with another method or version of HTTP."""
+"""What a provider answers to a good request. 408, 501 and 505 it answers to half of one, or to one
+with another method or version of HTTP."""
 _REFUSALS = frozenset({"429", "503", "529"})
 
 
