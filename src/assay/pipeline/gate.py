@@ -85,6 +85,8 @@ class TrialsGate:
         """What to know before the first trial."""
         if (builds := self._first.run.builds) is not None:
             self._note(builds.noise_words)
+            if builds.changed_words:
+                self._note(f"{request.against}: {builds.changed_words}")
         if self._first.judge_words:
             self._note(self._first.judge_words)
         self._consent = self._check_changes()

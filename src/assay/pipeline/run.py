@@ -66,6 +66,7 @@ from assay.pipeline.unchanged import Unchanged
 from assay.plugin import PromptRow
 from assay.records.capture import AnyStep
 from assay.records.experiment import Arm
+from assay.records.files import remove_abandoned_folders
 from assay.records.journal import RESUMABLE, Kind, Mode
 from assay.records.raw_streams import folder_names
 from assay.records.spec import (
@@ -182,6 +183,8 @@ class RunRequest(ExecutionOptions, frozen=True, kw_only=True):
     """Where raw streams are kept; by default beside the output."""
     keep_failed: bool = False
     """When resuming, keep rows that do not measure the agent."""
+    keep_unsigned: bool = False
+    """When resuming, believe rows that Assay did not write as this user, on this machine."""
     rerun: Sequence[str] = ()
     """When resuming, run these again: failed, unmeasured, or ids of prompts."""
     regrade: bool = False
@@ -402,6 +405,7 @@ def place(
         k=request.k,
         allocation=allocation,
         keep_failed=request.keep_failed,
+        keep_unsigned=request.keep_unsigned,
         rerun=request.rerun,
         regrade=request.regrade,
         can_regrade=request.can_regrade,
@@ -779,6 +783,7 @@ def _attempt_elsewhere(
 def _place(batch: Batch, progress: BatchProgress) -> Iterator[None]:
     """Where the trials run: templates are frozen, and raw streams of replaced rows removed."""
     progress.opened()
+    remove_abandoned_folders()
     with ExitStack() as stack:
         for arm in batch.arms:
             around, output = arm.setting.surroundings, arm.request.output

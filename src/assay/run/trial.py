@@ -143,15 +143,18 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners)
         around = spec.surroundings
         keep_start(spec, workspace, AGENT_FILES if adapter.reads is None else adapter.reads)
         before = Snapshot(workspace, around) if around.snapshot else None
-        # A workspace that Assay made is no repository of the user.
-        settings = None if around.workspace_dir else git_settings(workspace)
+        # A workspace that Assay made is no repository of the user, but without a sandbox the
+        # agent reaches the one from which Assay was started.
+        is_confined = around.sandbox or around.container
+        place = Path(around.cwd) if around.workspace_dir else workspace
+        settings = None if around.workspace_dir and is_confined else git_settings(place)
         note_repository(Repository(workspace, around) if around.repository else None)
         conversation.confinement = stack.enter_context(_confinement(spec, places, world))
         stack.callback(_remove_scratch, conversation, scratch)
         conversation.hold()
         conversation.mask_again()
         if settings is not None:
-            found = changed_settings(settings, git_settings(workspace))
+            found = changed_settings(settings, git_settings(place))
             conversation.warnings += (*found,)
         evidence, broken = _evidence(world, conversation)
         if conversation.keep:
