@@ -6,6 +6,7 @@ answer, the trial ends with the cause `user` and measures nothing: the agent is 
 
 import re
 import secrets
+import time
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -89,6 +90,7 @@ class ScriptedUser:
         self._most = user.max_turns
         self._replies = [(Pattern(reply.when), reply.say) for reply in user.replies]
         self._ended = ""
+        self._took_s: float | None = None
         self.usage: Usage | None = None
 
     def __call__(self, said: Said) -> str | None:
@@ -112,6 +114,7 @@ class ScriptedUser:
             ended=self._ended or "agent",
             model=self.model,
             usage=self.usage or UNSET,
+            duration=UNSET if self._took_s is None else round(self._took_s * 1000),
         )
         return msgspec.structs.replace(recording, user=part)
 
@@ -129,8 +132,11 @@ class ModelUser(ScriptedUser):
         if len(said) >= self._most:
             self._ended = "maxTurns"
             return None
-        self._ended = "failed"
-        words = self._next(said)
+        self._ended, began_s = "failed", time.monotonic()
+        try:
+            words = self._next(said)
+        finally:
+            self._took_s = (self._took_s or 0.0) + time.monotonic() - began_s
         self._ended = "" if words else "stop"
         return words or None
 
@@ -201,7 +207,8 @@ def broken_rule(words: str, prompt: Prompt, user: User, said: Said) -> str:
     if not user.facts:
         return ""
     for name, value in user.facts.items():
-        claim = re.search(rf"\b{re.escape(name)}\b\s*(?:is|:|=)\s*(?!not\b)(\S.*)", words, re.I)
+        # A name or a number is a claim; "my order is late" says nothing of which order it is.
+        claim = re.search(rf"(?i:\b{re.escape(name)}\b\s*(?:is|:|=))\s*([A-Z\d].*)", words)
         if claim is not None and not claim[1].casefold().startswith(value.strip().casefold()):
             return f"contradicted its facts ({name} is {value})"
     numbers = _NUMBER.findall(words)

@@ -335,9 +335,9 @@ class AskingHost(LocalHost):
 
 
 def ask_model(spec: TrialSpec, model: ModelAdapter) -> Trial:
-    """Put the prompt of a trial to a model by its URL: no process, no folder, no sandbox.
+    """Put the prompt of a trial to a model by its URL.
 
-    The model may reach nothing, and what is reached is the URL that the user named.
+    It is sent from this process, outside of any sandbox: nothing but that URL is reached.
     """
     text, start_ms, began_s = spec.prompt.turns[0], round(time.time() * 1000), time.monotonic()
     try:

@@ -268,6 +268,8 @@ class SimulatedUser(msgspec.Struct, kw_only=True, rename="camel", frozen=True, o
     model: str = ""
     """The model that spoke for it; empty for a script."""
     usage: Usage | UnsetType = UNSET
+    duration: float | UnsetType = UNSET
+    """How long its model took for all of it, in ms: a part of the trial's duration."""
 
 
 class AgentInfo(msgspec.Struct, kw_only=True, frozen=True):
