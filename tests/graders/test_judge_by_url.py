@@ -11,9 +11,11 @@ import pytest
 
 from assay import plugins
 from assay.errors import InputError, PluginError
-from assay.pipeline.stages import AskingHost
+from assay.pipeline.limiter import provider_of
+from assay.pipeline.stages import AskingHost, asking_spec
 from assay.plugin import Trial
 from assay.records.capture import Grade
+from assay.records.spec import PluginRef
 from assay.run import http
 from assay.testing import model
 
@@ -283,3 +285,33 @@ def test_the_version_knows_model_and_url_and_no_key(monkeypatch: pytest.MonkeyPa
         {"temperature": 0},
     ):
         assert version(**other) != same, other
+
+
+def test_each_server_and_model_has_a_pace_of_its_own() -> None:
+    def lane(**options: Any) -> tuple[str, str]:
+        given = {"model": "m", "url": "http://127.0.0.1:1/v1", **options}
+        return provider_of(asking_spec(PluginRef(name="model", options=given), "", "/"))
+
+    assert lane() == ("127.0.0.1:1", "m")
+    assert len({lane(), lane(url="http://127.0.0.1:2/v1"), lane(model="n")}) == 3
+
+
+def test_a_model_by_its_url_is_no_agent(assay: Any, prompts: Any) -> None:
+    done = assay("capture", prompts("x"), "-s", "model:model=m,url=http://127.0.0.1:1/v1")
+    assert done.code == 1
+    assert "a model by URL is no agent" in done.stderr
+
+
+def test_grade_says_what_judges_cost(assay: Any, prompts: Any, tmp_path: Path) -> None:
+    assert assay("capture", prompts("x", "y"), "--shell", "echo", "-o", "r.jsonl").code == 0
+    with model.ScriptedModel(answering()) as served:
+        judge = f"judge:model=gpt-5,rubric=r,url={served.url}"
+        first = assay("grade", "r.jsonl", "-g", judge, "-o", "g.jsonl", "-j", 2)
+        again = assay("grade", "g.jsonl", "-g", judge, "-o", "h.jsonl")
+    assert "2 of 2 passed, $0.00" in first.stderr
+    assert "for judges" in first.stderr
+    assert "for judges" not in again.stderr
+    row = json.loads((tmp_path / "h.jsonl").read_text().splitlines()[0])
+    assert row["grades"]["judge"]["usage"]["costSource"] == "replayed"
+    assert "usage" not in row["score"]
+    assert KEY not in (tmp_path / "h.jsonl").read_text()

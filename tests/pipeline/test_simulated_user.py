@@ -12,9 +12,19 @@ import msgspec
 import pytest
 
 from assay.errors import InputError
+from assay.pipeline.remote import named_variables
 from assay.pipeline.simulated_user import broken_rule
 from assay.records.capture import Cause
-from assay.records.spec import Expect, Prompt, User, check_prompt
+from assay.records.spec import (
+    Expect,
+    Limits,
+    PluginRef,
+    Prompt,
+    Surroundings,
+    TrialSpec,
+    User,
+    check_prompt,
+)
 from assay.testing import model
 
 ACP = Path(__file__).parents[1] / "agents" / "acp_scripted.py"
@@ -233,6 +243,20 @@ def test_the_user_is_part_of_what_a_trial_was_made_from(assay: Callable, prompts
         return assay("capture", path, "--shell", SHOP).rows[0]["specHash"]
 
     assert len({spec_hash(), spec_hash(user=REPLIES), spec_hash(user=REPLIES[:1])}) == 3
+
+
+def test_a_trial_elsewhere_gets_the_key_of_its_user_and_the_agent_does_not(tmp_path: Path) -> None:
+    user = User(goal="g", model="m", url="http://127.0.0.1:1", key="USER_API_KEY")
+    around = Surroundings(cwd=str(tmp_path), hidden_env=("USER_API_KEY",))
+    spec = TrialSpec(
+        prompt=Prompt(id="a", input="x", user=user),
+        agent=PluginRef(name="shell", options={"template": "env"}),
+        benchmark=PluginRef(name="prompts"),
+        limits=Limits(),
+        surroundings=around,
+        folder="a",
+    )
+    assert named_variables(spec) == {"USER_API_KEY": KEY}
 
 
 def rule(words: str, **user: Any) -> str:

@@ -659,10 +659,10 @@ def check_startable(specs: Sequence[TrialSpec], workers: int, *, here: bool = Tr
     """
     allow_open_files(min(workers, max(1, len(specs))))
     for spec in _by_agent(specs):
-        if here:
-            check_program(spec)
         same = [each for each in specs if each.agent is spec.agent]
         plugins.adapter(spec.agent).check_trials(same)
+        if here:
+            check_program(spec)
 
 
 def _by_agent(specs: Sequence[TrialSpec]) -> Iterable[TrialSpec]:

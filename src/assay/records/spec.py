@@ -16,6 +16,9 @@ HINT = 'one JSON object per line, each with a unique id: {"id": "a", "input": "S
 
 type Texts = str | list[str]
 
+USER_VERSION = "1"
+"""Raise this when a simulated user is asked in other words, or checked by other rules."""
+
 
 class Expect(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
@@ -401,7 +404,10 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hash(self) -> str:
         """Fingerprint of the prompt and the identity; see hash_with_graders."""
-        task = msgspec.json.encode((self.prompt.task, self.benchmark.name), order="deterministic")
+        asked = (self.prompt.task, self.benchmark.name)
+        if self.prompt.user:
+            asked = (*asked, USER_VERSION)
+        task = msgspec.json.encode(asked, order="deterministic")
         made_by, graders = _encoded(self.identity or self.agent)
         return hashlib.sha256(task + made_by).hexdigest()[:16] + graders
 
