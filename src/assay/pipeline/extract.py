@@ -51,6 +51,7 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Trial:
         failure=failure or UNSET,
         agent=reading.agent or UNSET,
         session_id=reading.session_id or UNSET,
+        simulated_user=recording.user or UNSET,
         events=UNSET if never_started else reading.events,
         turn_usage=[_possible(one, 1) for one in reading.turn_usage] or UNSET,
         setup=reading.setup or UNSET,
@@ -149,7 +150,7 @@ def _metadata(prompt: Prompt, recording: Recording, reading: Reading, agent: str
         **prompt.metadata,
         "agent": agent,
         "trajectoryRichness": richness(reading.steps),
-        "turnCount": len(prompt.turns),
+        "turnCount": len(prompt.turns) + len(recording.user.said if recording.user else ()),
     }
     if recording.workspace is not None:
         metadata["workspaceDir"] = recording.workspace
