@@ -109,7 +109,7 @@ def test_a_provider_that_has_changed_is_no_effect(team: Team) -> None:
     assert (found["nReused"], found["check"]["agrees"]) == (0, False)
     said = " ".join(done.stdout.split())
     assert "earlier trials are not used, because 8 trials run again did not confirm them" in said
-    assert "(0% before, 100% now" in said
+    assert "(0 % before, 100 % now" in said
     assert any("did not confirm them" in words for words in team.verdict["proof"]["words"])
     shown = [path.read_text() for path in (team.folder / "experiments").glob("*/*/verdict.md")]
     assert any("did not confirm them" in text for text in shown)

@@ -23,7 +23,7 @@ from assay.cli.options import (
     output_mode,
     with_options,
 )
-from assay.cli.output import leading_on, note_unmasked, refuse_inputs, write_row
+from assay.cli.output import echo_folded, leading_on, note_unmasked, refuse_inputs, write_row
 from assay.cli.parameters import (
     DASH,
     InFile,
@@ -174,21 +174,21 @@ def command(**given: Any) -> None:
         for part, shown in parts:
             tally.merge(part)
             for line in shown:
-                click.echo(line, err=True)
+                echo_folded(line, err=True)
     tally.n_before = progress.n_before
     if options.rows is None and not tally.n_rows + tally.n_before:
         msg = "stdin: no rows"
         raise InputError(msg, hint="assay grade reads the output of capture, trials and extract")
     for line in tally.doubts.lines():
-        click.echo(line, err=True)
+        echo_folded(line, err=True)
     if not options.quiet:
-        click.echo(tally.summary(str(options.output or "")), err=True)
+        echo_folded(tally.summary(str(options.output or "")), err=True)
         if options.output is not None and (result := tally.result(options.output)):
-            click.echo(result, err=True)
+            echo_folded(result, err=True)
     if tally.n_broken:
         what = counted_noun(tally.n_broken, "trial" if tally.has_trials else "row")
         first = "" if tally.doubts.names_failure else f". The first: {tally.first_broken}"
-        click.echo(
+        echo_folded(
             f"{what} {'was' if tally.n_broken == 1 else 'were'} not graded because a grader failed "
             f"(see graderFailures in the rows){first}",
             err=True,
@@ -208,7 +208,7 @@ class _Progress(GradeProgress):
 
     def waiting(self, seconds: float, why: str) -> None:
         if not self._quiet:
-            click.echo(f"waiting {seconds:.0f} s {why}", err=True)
+            echo_folded(f"waiting {seconds:.0f} s {why}", err=True)
 
 
 def _counted(rows: Iterable[GradedRow], *, shows: bool) -> "tuple[_Tally, list[str]]":
