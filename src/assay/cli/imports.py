@@ -11,9 +11,16 @@ import msgspec
 
 from assay.adapters.vendor import KNOWN
 from assay.cli.help import examples
-from assay.cli.output import derived_output, note_unmasked, refuse_measured, whole_output
+from assay.cli.output import (
+    derived_output,
+    note_unmasked,
+    refuse_measured,
+    refuse_same_file,
+    whole_output,
+)
 from assay.cli.parameters import (
     Age,
+    InFile,
     debug_option,
     help_option,
     output_option,
@@ -21,6 +28,7 @@ from assay.cli.parameters import (
     replace_option,
 )
 from assay.errors import InputError
+from assay.export.inspect_log import logged_rows
 from assay.pipeline.past_sessions import past_sessions, session_prompt, session_trial
 from assay.plugin import PastSession
 from assay.records.rows import encode_row
@@ -175,3 +183,38 @@ class _Found:
         target = f" -> {visible_line(str(output))}" if output is not None else ""
         n = sum(models.total() for models in self._models.values())
         click.echo(f"{counted_noun(n, 'session')}, {what}{target}", err=True)
+
+
+@command.command(
+    "inspect",
+    short_help="Read an Inspect log as results.",
+    epilog=examples(
+        "assay import inspect log.eval -o results.jsonl",
+        "assay compare before.eval.jsonl after.eval.jsonl",
+    ),
+)
+@click.argument("log", type=InFile(exists=True))
+@output_option
+@replace_option
+@quiet_option
+@debug_option
+@help_option
+def inspect(log: Path, *, output: Path | None, overwrite: bool, quiet: bool, debug: bool) -> None:
+    """Write the samples of an Inspect LOG (.eval or .json) with their messages, calls of tools,
+    scores, tokens and errors; the epochs of a sample are trials of its prompt.
+
+    C counts as 1 and P as 0.5; a trial passes with 1. A log has no times of single steps.
+    """
+    refuse_same_file(log, output)
+    n_rows, n_trials = 0, 0
+    with derived_output(output, overwrite=overwrite, rows=True) as out:
+        for row, n in logged_rows(log):
+            out.write(encode_row(row, {}) + b"\n")
+            n_rows, n_trials = n_rows + 1, n_trials + n
+        if not n_rows:
+            msg = f"{log}: there are no samples in this log"
+            raise InputError(msg, hint="it may have been broken off before the first one ended")
+    if not quiet:
+        note_unmasked()
+        prompts = counted_noun(n_rows, "prompt")
+        click.echo(f"{counted_noun(n_trials, 'trial')} of {prompts}", err=True)
