@@ -212,5 +212,5 @@ def test_an_archive_with_zstd_is_read(assay: Callable[..., Any], tmp_path: Path)
 def test_a_log_without_samples_is_refused(assay: Callable[..., Any], tmp_path: Path) -> None:
     done = assay("import", "inspect", write_json(tmp_path / "log.json"), "-o", "out.jsonl")
     assert done.code == 1
-    assert "no samples" in done.stderr
+    assert "no trial in this file" in done.stderr
     assert not (tmp_path / "out.jsonl").exists()

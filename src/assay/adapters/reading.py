@@ -281,6 +281,11 @@ class StepBuilder:
         self._by_id: dict[str, int] = {}
         self._open: list[int] = []
 
+    @property
+    def has_open_call(self) -> bool:
+        """Whether a call has not ended yet."""
+        return bool(self._open)
+
     def thought(self, content: str, t_ms: int, parent: str | None = None) -> AnyStep:
         return self._add(
             Thought(content=content, timestamp=t_ms, turn=self._turn, parent=or_unset(parent))

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from assay.cli.output import (
 )
 from assay.cli.parameters import (
     Age,
-    InFile,
     debug_option,
     help_option,
     output_option,
@@ -29,6 +28,7 @@ from assay.cli.parameters import (
 )
 from assay.errors import InputError
 from assay.export.inspect_log import logged_rows
+from assay.export.trajectories import read_trajectories
 from assay.pipeline.past_sessions import past_sessions, session_prompt, session_trial
 from assay.plugin import PastSession
 from assay.records.rows import encode_row
@@ -188,33 +188,63 @@ class _Found:
 @command.command(
     "inspect",
     short_help="Read an Inspect log as results.",
-    epilog=examples(
-        "assay import inspect log.eval -o results.jsonl",
-        "assay compare before.eval.jsonl after.eval.jsonl",
-    ),
+    epilog=examples("assay import inspect log.eval -o results.jsonl"),
 )
-@click.argument("log", type=InFile(exists=True))
+@click.argument("log", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @output_option
 @replace_option
 @quiet_option
 @debug_option
 @help_option
-def inspect(log: Path, *, output: Path | None, overwrite: bool, quiet: bool, debug: bool) -> None:
+def inspect(log: Path, **given: Any) -> None:
     """Write the samples of an Inspect LOG (.eval or .json) with their messages, calls of tools,
     scores, tokens and errors; the epochs of a sample are trials of its prompt.
 
     C counts as 1 and P as 0.5; a trial passes with 1. A log has no times of single steps.
     """
-    refuse_same_file(log, output)
+    _write((log,), logged_rows(log), given)
+
+
+@command.command(
+    "trajectories",
+    short_help="Read trajectories in ATIF or of mini-swe-agent.",
+    epilog=examples("assay import trajectories trajectory.json -o results.jsonl"),
+)
+@click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+)
+@output_option
+@replace_option
+@quiet_option
+@debug_option
+@help_option
+def trajectories(files: tuple[Path, ...], **given: Any) -> None:
+    """Write the trajectories in FILES as captured trials: ATIF, as Harbor writes it, with its
+    rewards as grades, or .traj.json of mini-swe-agent.
+    """
+    found = ((trial, 1) for path in files for trial in read_trajectories(path))
+    _write(files, found, given)
+
+
+def _write(
+    files: Sequence[Path], rows: Iterable[tuple[msgspec.Struct, int]], given: dict[str, Any]
+) -> None:
+    """Write rows, each with the number of its trials, and say how many there are."""
+    output: Path | None = given["output"]
+    for path in files:
+        refuse_same_file(path, output)
     n_rows, n_trials = 0, 0
-    with derived_output(output, overwrite=overwrite, rows=True) as out:
-        for row, n in logged_rows(log):
+    with derived_output(output, overwrite=given["overwrite"], rows=True) as out:
+        for row, n in rows:
             out.write(encode_row(row, {}) + b"\n")
             n_rows, n_trials = n_rows + 1, n_trials + n
         if not n_rows:
-            msg = f"{log}: there are no samples in this log"
+            msg = f"{files[0]}: there is no trial in this file"
             raise InputError(msg, hint="it may have been broken off before the first one ended")
-    if not quiet:
+    if not given["quiet"]:
         note_unmasked()
         prompts = counted_noun(n_rows, "prompt")
         click.echo(f"{counted_noun(n_trials, 'trial')} of {prompts}", err=True)
