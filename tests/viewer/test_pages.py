@@ -553,3 +553,13 @@ def test_a_filter_that_does_not_exist_is_said(browser: Any, page: str) -> None:
 def test_the_search_takes_a_pasted_command_and_says_how_it_read_it(browser: Any, page: str) -> None:
     browser.draw(f"{page}#/search?q=rm%20-f%20a.txt")
     browser.see("[role=status]", 'Read as: "rm" and "f" and "a.txt"')
+
+
+def test_what_a_simulated_user_said_stands_with_the_question_as_its_own(
+    browser: Any, tmp_path: Path, make_report: Callable[..., Path]
+) -> None:
+    user = {"said": ["Medium, please."], "ended": "stop", "model": "m"}
+    run = write(tmp_path / "a.jsonl", [row("p", True, claude(True), simulatedUser=user)])
+    browser.draw(f"file://{make_report(tmp_path / 'r.html', run)}#/run/a/prompt/p/trial/1")
+    browser.wait("return document.getElementById('main').innerText.includes('Medium, please.')")
+    assert "Turn 2, said by the simulated user" in browser.run(TEXT)

@@ -12,7 +12,14 @@ from assay.cli.output import refuse_same_file
 from assay.cli.parameters import Number, debug_option, help_option, quiet_option
 from assay.cli.runs import name_runs, pipes_as_files
 from assay.compare.anchors import anchors_of, set_anchor
-from assay.compare.baseline import Addition, Description, add_build, describe_baseline, prune_builds
+from assay.compare.baseline import (
+    Addition,
+    Description,
+    add_build,
+    describe_baseline,
+    prune_builds,
+    sign_baseline,
+)
 from assay.errors import NotJudged
 from assay.records.text import counted_noun, visible_line
 
@@ -170,6 +177,26 @@ def anchor(name: str, baseline: Path, **given: Any) -> None:
     path = set_anchor(baseline, name, replace=given["replace"])
     if not given["quiet"]:
         click.echo(visible_line(f"{path} is the anchor {name} of {baseline}"), err=True)
+
+
+@command.command(
+    "sign",
+    short_help="Accept a baseline that somebody else wrote or changed.",
+    epilog=examples("assay baseline sign baseline.jsonl"),
+)
+@_baseline
+@quiet_option
+@debug_option
+@help_option
+def sign(baseline: Path, **given: Any) -> None:
+    """Sign the rows of BASELINE as they are now.
+
+    `assay baseline` signs what it writes with a key of yours. If rows were changed since, by a
+    checkout or by an agent, `show`, `compare` and gates say so until you sign them.
+    """
+    n = sign_baseline(baseline)
+    if not given["quiet"]:
+        click.echo(visible_line(f"{counted_noun(n, 'row')} of {baseline} signed"), err=True)
 
 
 @command.command(

@@ -226,6 +226,7 @@ class _Tally:
         self.n_ungraded = 0
         self.first_broken = ""
         self.has_trials = False
+        self.spent_usd = 0.0
         self._passes, self._measured = array("I"), array("I")
         """Of each row: how many trials passed, and how many were measured."""
         self.doubts = Doubts()
@@ -236,6 +237,7 @@ class _Tally:
         n_passed = n_measured = 0
         for number, verdict in enumerate(row.verdicts, 1):
             score, broken = verdict.score, verdict.broken
+            self.spent_usd += verdict.spent_usd
             if verdict.grades or broken:
                 self.doubts.add(verdict.grades, broken)
             self.n_rows += 1
@@ -255,6 +257,7 @@ class _Tally:
     def merge(self, other: "_Tally") -> None:
         """Add what was counted of the rows after these."""
         self.n_rows += other.n_rows
+        self.spent_usd += other.spent_usd
         self.n_passed += other.n_passed
         self.n_graded += other.n_graded
         self.n_broken += other.n_broken
@@ -295,6 +298,7 @@ class _Tally:
         parts += [f"{self.n_ungraded} without a grader"] if self.n_ungraded else []
         parts += [f"{unmeasured} do not measure the agent"] if unmeasured else []
         parts += [counted_noun(self.n_broken, "grader failure")] if self.n_broken else []
+        parts += [f"${self.spent_usd:.4f} for judges"] if self.spent_usd else []
         return ", ".join(parts) + (f" -> {target}" if target else "")
 
 

@@ -111,6 +111,7 @@ class BatchOptions(ArmOptions, frozen=True, kw_only=True):
     output: Path | None
     resume: bool
     keep_failed: bool
+    keep_unsigned: bool
     rerun: Sequence[str]
     append: bool
     overwrite: bool
@@ -219,6 +220,12 @@ output_options: list[Decorator] = [
         "--keep-failed",
         is_flag=True,
         help="With --resume, do not run again the trials that did not measure the agent.",
+    ),
+    click.option(
+        "--keep-unsigned",
+        is_flag=True,
+        help="With --resume, believe rows that another user or machine made, or that somebody "
+        "changed. Default: refuse them.",
     ),
     click.option(
         "--rerun",
@@ -459,6 +466,9 @@ def run_request(options: BatchOptions, agent: PluginRef, prompts: PluginRef) -> 
     if options.keep_failed and not resume:
         msg = "--keep-failed needs --resume."
         raise click.UsageError(msg)
+    if options.keep_unsigned and not resume:
+        msg = "--keep-unsigned needs --resume."
+        raise click.UsageError(msg)
     return arm_request(
         options.arm,
         agent,
@@ -479,5 +489,6 @@ def run_request(options: BatchOptions, agent: PluginRef, prompts: PluginRef) -> 
         mode=output_mode(options.output, resume, options.append, options.overwrite),
         raw_dir=options.raw_dir,
         keep_failed=options.keep_failed,
+        keep_unsigned=options.keep_unsigned,
         rerun=options.rerun,
     )

@@ -19,7 +19,7 @@ from assay.records.live import LiveFile
 from assay.records.recording import RawOutput
 from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun, visible_line
-from assay.records.trial import Trial
+from assay.records.trial import Trial, graders_usd
 
 _LINE_EVERY_S = 10.0
 _SHOWN_CHARS = 300
@@ -158,7 +158,8 @@ class Progress(BatchProgress):
         cost, passed = None, None
         if isinstance(result, Trial):
             usage = result.usage or None
-            cost = (usage.spent_usd or None) if usage else None
+            cost = (usage.spent_usd if usage else 0.0) + graders_usd(result.grades)
+            cost = cost + result.user_usd or None
             passed = result.verdict
             self.note_broken(result)
             if result.grades or result.grader_failures:

@@ -153,7 +153,7 @@ def command(**given: Any) -> None:
             )
             title = options.title or " · ".join(run.label for run in shown)
             if style == "html":
-                write_bundle(out, title, shown, chosen)
+                write_bundle(out, overview(title, shown, chosen), shown)
             elif style == "markdown":
                 page = overview(title, shown, chosen)
                 worst = worst_regressions(page, shown, MOST_REGRESSIONS)

@@ -36,8 +36,9 @@ from assay.cli.parameters import (
 from assay.errors import InputError, OutputError
 from assay.pipeline.descriptions import PaidHost, suggest_cases
 from assay.pipeline.material import Skill, read_skill
+from assay.pipeline.notes import Note
 from assay.pipeline.prompts import choose
-from assay.pipeline.run import Batch, Note
+from assay.pipeline.run import Batch
 from assay.pipeline.steps import Budget
 from assay.pipeline.trigger import read_cases
 from assay.pipeline.trigger_run import ASK_TIMEOUT_S, TriggerExperiment, TriggerRequest
@@ -146,8 +147,8 @@ _PLACE = ("cwd", "workspace_dir", "isolate")
     "--optimize",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Let the agent propose up to N descriptions, tested on one half of the cases, and compare "
-    "the best with the present one on the other half.",
+    help="Let the agent propose up to N descriptions from each half of the cases, and compare the "
+    "best of them with the present one on the other half.",
 )
 @click.option(
     "--suggest",

@@ -69,7 +69,7 @@ def sentences(
         for pair in sections["pairs"]
         if (pair["runA"], pair["runB"]) == (verdict["runA"], verdict["runB"])
     )
-    words = _Words(sections, verdict, pair, Numbers(fractions))
+    words = _PairSentences(sections, verdict, pair, Numbers(fractions))
     return [visible_line(text) for text in words.all()]
 
 
@@ -96,7 +96,7 @@ def pair_sentence(
     return " ".join(sentences(sections, {**runs, **msgspec.to_builtins(verdict)}))
 
 
-class _Words:
+class _PairSentences:
     """The facts about two runs, as sentences."""
 
     def __init__(
