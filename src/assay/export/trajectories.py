@@ -129,8 +129,8 @@ def _add_atif(step: dict[str, Any], builder: StepBuilder, t_ms: int) -> None:
         )
     for result in objects_at(step, "observation", "results"):
         output = _content(result.get("content"))
-        known = {"call_id": text_at(result, "source_call_id")}
-        builder.tool(t_ms, status="completed", output=output, **known)
+        call_id = text_at(result, "source_call_id")
+        builder.tool(t_ms, status="completed", output=output, call_id=call_id)
 
 
 def _content(content: Any) -> str:
@@ -141,7 +141,7 @@ def _content(content: Any) -> str:
 
 
 def _with_cost(counts: dict[str, Any], cost: float | None) -> Usage:
-    known = {"cost_usd": cost, "cost_source": "reported"} if cost is not None else {}
+    known: dict[str, Any] = {} if cost is None else {"cost_usd": cost, "cost_source": "reported"}
     return Usage(**counts, **known)
 
 
