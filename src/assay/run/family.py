@@ -158,7 +158,7 @@ def wait_for_orphans(mark: Mark, seconds: float = 1.0) -> None:
 
 
 @contextlib.contextmanager
-def no_strays() -> Iterator[None]:
+def no_orphans_left() -> Iterator[None]:
     """Kill at the end what the block left to us and no mark tells of.
 
     A process that clears its environment and changes its limits has no mark left. It is still
