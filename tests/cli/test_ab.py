@@ -681,7 +681,7 @@ def test_several_arms_are_each_compared_with_the_control(ab: Ab, project: Projec
          "needs two values or more"),
         (("prompts.jsonl", "-g", "contains", "--matrix", "agent=a,b", "--with", "model=a"), 2,
          "cannot be used together"),
-        (("experiment.toml", "-s", "codex"), 2, "-s describes an arm, which experiment.toml does"),
+        (("experiment.toml", "-s", "codex"), 2, "-s describes an arm: put it into experiment.toml"),
         (("experiment.toml", "--with", "model=a"), 2, "--with describes an arm"),
         (("experiment.toml", "--filter", "none"), 1, "no prompts that match the filter"),
         ((), 2, "Missing argument"),

@@ -404,7 +404,7 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hash(self) -> str:
         """Fingerprint of the prompt and the identity; see hash_with_graders."""
-        asked = (self.prompt.task, self.benchmark.name)
+        asked: tuple[Any, ...] = (self.prompt.task, self.benchmark.name)
         if self.prompt.user:
             asked = (*asked, USER_VERSION)
         task = msgspec.json.encode(asked, order="deterministic")
