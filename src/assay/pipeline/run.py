@@ -24,7 +24,7 @@ from assay.pipeline.identity import identify
 from assay.pipeline.limiter import RateLimiter
 from assay.pipeline.material import Material, compose, places_of, read_skill
 from assay.pipeline.prompts import Setting, check_confinement, choose, make_specs, read_prompts
-from assay.pipeline.resume import Resume
+from assay.pipeline.resume import Resume, refuse_unknown
 from assay.pipeline.row_settings import RowSettings, looked_at, prompt_folder
 from assay.pipeline.sink import Sink, Write, kept_raw, open_sink
 from assay.pipeline.stages import (
@@ -388,6 +388,7 @@ def place(
     if request.regrade and not prepared.graders and not own:
         msg = "--regrade needs a grader. Use -g GRADER."
         raise RequestError(msg)
+    refuse_unknown(request.rerun, [prompt.id for prompt, _ in prepared.rows])
     allocation: Mapping[str, Allocation] = {}
     notes = [*prepared.notes]
     if request.allocate is not None and request.k is not None:
