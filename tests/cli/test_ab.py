@@ -1097,4 +1097,4 @@ def test_a_skill_that_is_never_used_is_the_headline(ab: Ab, project: Project) ->
     assert sentence in done.stdout
     assert "Both arms fail everything" in sentence
     assert project.verdict()["proof"]["uses"][0]["used"] == 0
-    assert "Next: assay trigger skills/relnotes --cases CASES -s AGENT" in done.stdout
+    assert "Next: assay trigger skills/relnotes --cases CASES -s claude:" in done.stdout
