@@ -129,9 +129,7 @@ def test_the_first_start_in_a_shared_home_is_alone(
     text, around = "!do wait 0.7 ; say hi ; wait 2", {"isolate": isolate}
     specs = [msgspec.structs.replace(spec(text, surroundings=around), agent=ref) for _ in range(4)]
     rows = Times()
-    assert (
-        len(list(execute(Batch(specs=specs, workers=4, overlap=True), rows=nullcontext(rows)))) == 4
-    )
+    assert len(list(execute(Batch(specs=specs, jobs=4, overlap=True), rows=nullcontext(rows)))) == 4
     (_, first_step, first_end), *others = sorted(rows.times)
     if isolate:
         assert all(began < first_step for began, *_ in others)
@@ -146,7 +144,7 @@ def test_what_has_finished_is_kept_when_the_caller_breaks_off(
     log: list[str] = []
     specs = [*(spec(text) for text in "abc"), spec("!do deaf ; wait 300")]
     rows = nullcontext(Output(log))
-    results = execute(Batch(specs=specs, workers=4), rows=rows)
+    results = execute(Batch(specs=specs, jobs=4), rows=rows)
     assert next(results).output in "abc"
     time.sleep(2)
     results.close()

@@ -18,6 +18,7 @@ from assay.cli.help import COMMANDS, SHIPPED, help_page
 from assay.cli.output import echo_folded
 from assay.cli.parameters import help_option
 from assay.errors import AssayError, Interrupted, NotJudged
+from assay.records.text import closest
 
 ENDING_SIGNALS = (
     signal.SIGINT,
@@ -67,10 +68,8 @@ class LazyGroup(click.Group):
 
 def refuse_command(ctx: click.Context, kind: str, name: str, known: Iterable[str]) -> NoReturn:
     """Exit with a message that names the command that was probably meant."""
-    from difflib import get_close_matches  # late: only for a wrong name
-
-    close = get_close_matches(name, known, n=1)
-    hint = f"Did you mean {close[0]!r}?" if close else f"See {ctx.command_path} --help."
+    meant = closest(name, known)
+    hint = f"Did you mean {meant!r}?" if meant else f"See {ctx.command_path} --help."
     ctx.fail(f"There is no {kind} {name!r}. {hint}")
 
 

@@ -26,6 +26,7 @@ from assay.pipeline.arms import (
     is_invalid,
     trials_in,
 )
+from assay.pipeline.changes import copies_in
 from assay.pipeline.experiment import (
     ExperimentRequest,
     files_of_grader,
@@ -157,10 +158,6 @@ class ExperimentProgress(BatchProgress):
         """So many finished trials are graded again, because the graders are others than before."""
 
 
-_MOST_ALIKE, _SHARE_ALIKE = 2, 0.1
-"""So many prompts that are the same, and such a share of all, are said."""
-
-
 class ExperimentRun:
     """What a run of an experiment is made of, and what the journals of its arms say of it."""
 
@@ -214,24 +211,14 @@ class ExperimentRun:
         """The trials of all arms in the order in which they run."""
         return self._batch.specs
 
-    def repeated(self) -> list[str]:
-        """Say which prompts are the same: what one of them shows, all of them show."""
-        seen: dict[bytes, int] = {}
-        for prompt, _ in self.arms[0].planned.rows:
-            content = msgspec.structs.replace(prompt, id="", metadata={}, tags=[])
-            key = msgspec.json.encode(content, order="sorted")
-            seen[key] = seen.get(key, 0) + 1
-        most = max(seen.values())
-        if most < max(_MOST_ALIKE, _SHARE_ALIKE * self.n_prompts):
-            return []
-        return [
-            f"{most} of {self.n_prompts} prompts are the same but for their ids: they are one "
-            "question asked several times, and the interval is too narrow; use -k for more trials"
-        ]
-
     @property
     def n_prompts(self) -> int:
         return len(self.arms[0].planned.rows)
+
+    @property
+    def n_copies(self) -> int:
+        """How many prompts differ from others in nothing but their ids."""
+        return len(copies_in(self.arms[0].specs))
 
     def _placed(self, name: str, prepared: PreparedRun) -> ExperimentArm:
         """Say where an arm works and writes. Its agent must not learn from a path which it is."""
@@ -255,7 +242,7 @@ class ExperimentRun:
         """Run those of some trials that are missing; stop may end it early."""
         batch = msgspec.structs.replace(self._batch, specs=specs, max_cost=self.budget_left())
         work = CaptureTrial(graders=batch.graders)
-        again = Regrade(work=work, workers=batch.workers, announce=progress.grading_again)
+        again = Regrade(work=work, workers=batch.jobs, announce=progress.grading_again)
         with open_rows(batch, progress, earlier=self.earlier, regrade=again) as rows:
             into = nullcontext(rows)
             for _ in execute(batch, progress=progress, stop=stop, rows=into, trace=trace):
@@ -287,14 +274,16 @@ class ExperimentRun:
 
         own = (next(iter(self.by_key)), key)
         specs = [spec for spec in self.specs if arm_key(spec) in own]
-        return UntilDecided(decide, earlier=earlier, arm_of=arm_of, plan=specs, order=None)
+        return UntilDecided(
+            decide, earlier=earlier, arm_of=arm_of, plan=specs, order=None, copies=copies_in(specs)
+        )
 
     def begin_signing(self) -> None:
         """Sign what is written into the folder of the run from now on."""
         if Signatures.read(self.folder) is None:
             Signatures.begin(self.folder, msgspec.json.encode(self.begin).decode())
 
-    def disown(self) -> None:
+    def forbid_reuse(self) -> None:
         """Let no later run use the trials: they had another set-up than asked for."""
         if Signatures.read(self.folder) is not None:
             Signatures.begin(self.folder, msgspec.json.encode(self.begin).decode())
@@ -519,8 +508,8 @@ def _check_graded(experiment: Experiment, arm: PreparedRun) -> None:
     """Refuse prompts that nobody judges: without grades no arm can be better."""
     without = [prompt.id for prompt, _ in arm.rows if not (prompt.graders or prompt.expect)]
     if not arm.graders and without:
-        msg = f"{experiment.prompts}: no grader judges the prompt {without[0]!r}"
-        raise InputError(msg, hint="name graders in the experiment, with -g, or in each prompt")
+        msg = f"no grader judges the prompt {without[0]!r} of the experiment"
+        raise InputError(msg, hint="name graders with -g, in the experiment file or in each prompt")
 
 
 def _bodies(arm: PreparedRun) -> dict[str, str]:

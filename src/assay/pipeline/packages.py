@@ -95,7 +95,7 @@ class PythonPaths:
         self._known: dict[str, Path | None] = {}
         self._names: dict[Path, frozenset[str]] = {}
         self._found: dict[str, _Distribution | None] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def extend(self, text: str, folder: Path) -> bool:
         """Add the folders that a text puts into sys.path, as far as they stand in it."""
@@ -171,9 +171,9 @@ class PythonPaths:
     def packages(self, module: str) -> dict[str, str]:
         """Return the package of a registry that a module comes from, and its version."""
         found = self._distribution(module)
-        if found is None or found.is_editable or module in self._told:
+        if found is None or found.is_editable or module in self._reported:
             return {}
-        self._told.add(module)
+        self._reported.add(module)
         needs = sorted(self._needed(found, {}).items())
         recorded = short_hash(msgspec.json.encode((found.record, needs, *found.edited())))
         return {found.name: f"{found.version} {recorded}"}

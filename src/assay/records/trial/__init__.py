@@ -22,6 +22,7 @@ from assay.records.capture import (
     Failure,
     Grade,
     Identity,
+    SimulatedUser,
     Timing,
     Usage,
     WorkspaceChanges,
@@ -97,6 +98,22 @@ class Verdict(msgspec.Struct, kw_only=True):
     broken: dict[str, str] = {}
     """Graders that failed, and why."""
 
+    @property
+    def spent_usd(self) -> float:
+        """What judges have spent on it, as far as it is known."""
+        return graders_usd(self.grades)
+
+
+def said_turns(given: str | list[str], user: SimulatedUser | None) -> tuple[str, ...]:
+    """Return all messages to the agent: those of the prompt, and those of its simulated user."""
+    own = (given,) if isinstance(given, str) else tuple(given)
+    return (*own, *user.said) if user is not None else own
+
+
+def graders_usd(grades: Mapping[str, Grade] | UnsetType) -> float:
+    """Return what graders, such as judges, have spent, as far as it is known."""
+    return sum(grade.usage.spent_usd for grade in (grades or {}).values() if grade.usage)
+
 
 class CaptureRow(msgspec.Struct, kw_only=True, rename="camel"):
     """The journal line of one trial; the seed's CaptureResult with our fields behind it."""
@@ -122,6 +139,8 @@ class CaptureRow(msgspec.Struct, kw_only=True, rename="camel"):
     failure: Failure | UnsetType = UNSET
     agent: AgentInfo | UnsetType = UNSET
     session_id: str | UnsetType = UNSET
+    simulated_user: SimulatedUser | UnsetType = UNSET
+    """Who answered the agent after the turns of the prompt."""
     events: Events | UnsetType = UNSET
     turn_usage: list[Usage] | UnsetType = UNSET
     setup: dict[str, Any] | UnsetType = UNSET
@@ -177,6 +196,7 @@ class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     agent: AgentInfo | UnsetType = UNSET
     session_id: str | UnsetType = UNSET
     first_response: float | UnsetType = UNSET
+    simulated_user: SimulatedUser | UnsetType = UNSET
     events: Events | UnsetType = UNSET
     turn_usage: list[Usage] | UnsetType = UNSET
     setup: dict[str, Any] | UnsetType = UNSET
@@ -270,7 +290,11 @@ class _PassOnly(Grade, kw_only=True, frozen=True, rename="camel"):
 
 
 class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
-    """One trial. Encoded as it is, it is a row of capture."""
+    """One trial. Encoded as it is, it is a row of capture.
+
+    What it does not have is UNSET, which stands for "not in the row". A trial that a program reads
+    (`assay.read`, `assay.run`) has None there, and an empty list or dict of what may be several.
+    """
 
     entry_number: int | UnsetType = msgspec.field(name=NUMBER, default=UNSET)
     """Which trial of its prompt, from 1; absent in a row of capture, which has one."""
@@ -285,8 +309,8 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
 
     @property
     def turns(self) -> tuple[str, ...]:
-        """What the agent was asked, one text for each turn."""
-        return (self.input,) if isinstance(self.input, str) else tuple(self.input)
+        """What the agent was asked, one text for each turn, by the prompt and then by its user."""
+        return said_turns(self.input, self.simulated_user or None)
 
     @property
     def steps(self) -> list[AnyStep]:
@@ -325,6 +349,12 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
         return 0.0 if self.needs_rerun else None
 
     @property
+    def user_usd(self) -> float:
+        """What its simulated user cost, as far as it is known."""
+        usage = self.simulated_user.usage if self.simulated_user else UNSET
+        return usage.spent_usd if usage else 0.0
+
+    @property
     def folder(self) -> str | None:
         """Where the agent worked; rows of earlier versions have it in their metadata."""
         return self.cwd or self.metadata.get("workspaceDir")
@@ -360,10 +390,6 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
         row: dict[str, Any] = msgspec.to_builtins(trial)
         row.pop("trialMetadata", None)
         return row
-
-
-# What a trial does not have is UNSET, which leaves it out on disk. A Python program that reads
-# trials expects None there, and an empty list or dict where there may be several of something.
 
 
 def for_reading(trial: Trial) -> Trial:
