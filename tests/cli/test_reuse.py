@@ -328,15 +328,6 @@ def test_a_clock_that_was_set_back_brings_no_old_trials_back(team: Team) -> None
     assert team.verdict["reused"] == {f"tpl/{folder.name}-2": N_PROMPTS * K}
 
 
-def test_prompts_that_are_the_same_are_said(team: Team) -> None:
-    rows = [{"id": f"p{i}", "input": "Task", "hint": "good"} for i in range(N_PROMPTS)]
-    prompts = "".join(json.dumps(row) + "\n" for row in rows)
-    (team.folder / "prompts.jsonl").write_text(prompts)
-    done = team.ab()
-    assert "12 of 12 prompts are the same but for their ids: they are one question" in done.stdout
-    assert any("one question" in words for words in team.verdict["doubts"])
-
-
 def test_a_run_without_the_key_of_this_user_gives_no_trials(
     team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

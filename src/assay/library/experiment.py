@@ -472,7 +472,6 @@ class Conductor:
                 run.index.close()
         sections = [group["sections"] for group in page["groups"]]
         self.doubts = [words for part in sections for words in doubt_sentences(part)]
-        self.doubts += self._run.repeated()
         return sections
 
     def _write_resolved(self) -> None:
