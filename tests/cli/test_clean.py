@@ -80,11 +80,11 @@ def test_only_what_assay_made_is_removed(assay, used, cache, tmp_path):
     done = assay("clean", "--dry-run")
     assert "Would remove workspaces: 1 (" in done.stdout
     assert "Would remove copies of templates: 1 (" in done.stdout
-    assert "Would remove caches of the viewer: 1 (" in done.stdout
+    assert "Would remove caches: 1 (" in done.stdout
     assert inside.is_dir()
     assert left.is_dir()
     assert "nothing to remove" in assay("clean", "--older-than", "1h").stdout
-    shown = "workspaces: 1, copies of templates: 1, caches of the viewer: 1 ("
+    shown = "workspaces: 1, copies of templates: 1, caches: 1 ("
     assert shown in assay("doctor").stdout
 
     done = assay("clean")

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from assay import plugins
+from assay.cli.output import echo_folded
 from assay.cli.parameters import (
     DASH,
     Decorator,
@@ -424,13 +425,13 @@ def agent_ref(options: AgentOptions) -> PluginRef:
     if flag != "-s":
         agent = agents.text_agent(flag.removeprefix("--"), value)
         if warning := agents.without_prompt(agent):
-            click.echo(warning, err=True)
+            echo_folded(warning, err=True)
     elif value == "-":
         claim_stdin()
         schema = decode_json("stdin", sys.stdin.buffer.read())
         agent = PluginRef(name="declared", options={"schema": schema, "source": "stdin"})
     for other, _ in others:
-        click.echo(f"Ignored {other}: the agent is given with {flag}.", err=True)
+        echo_folded(f"Ignored {other}: the agent is given with {flag}.", err=True)
     return with_agent_options(agent, options)
 
 
@@ -445,7 +446,7 @@ def with_agent_options(agent: str | PluginRef, options: AgentOptions) -> PluginR
         strict=options.strict,
     )
     for text in plugins.adapter(ref).warnings:
-        click.echo(f"Warning: {text}", err=True)
+        echo_folded(f"Warning: {text}", err=True)
     return ref
 
 

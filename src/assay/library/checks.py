@@ -1,12 +1,12 @@
 """What the arguments of the library's functions may be: refused here, before anything runs."""
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from assay.errors import UsageError
+from assay.records.text import closest
 
 type _Check = tuple[Callable[[Any], bool], str]
 
@@ -110,8 +110,8 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
     known = list(known)
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            meant = f"; did you mean {near[0]}?" if near else ""
+            near = closest(name, known)
+            meant = f"; did you mean {near}?" if near else ""
             msg = f"{what} has no option {name!r}{meant}"
             raise TypeError(msg)
 
