@@ -275,7 +275,7 @@ def _plan_lines(plan: dict[str, Any]) -> list[str]:
             f"with a margin of {at_hand['narrowestMargin']:.3f} an unchanged agent passes a "
             "regression gate about half the time."
         )
-    lines.append("Repeats of a prompt are not new prompts: they only thin out chance within it.")
+    lines.append("Repeats of a prompt are not new prompts: they only reduce chance within it.")
     return lines
 
 

@@ -109,7 +109,7 @@ def _divergence_lines(divergences: Sequence[Divergence]) -> Iterator[str]:
     if not divergences:
         return
     yield ""
-    yield "Where passes and failures of a prompt part:"
+    yield "Where passes and failures of a prompt diverge:"
     ranked = sorted(divergences, key=lambda one: -abs(_difference(one)))
     for one in ranked[:_MOST_DIVERGENCES]:
         yield f"  {divergence_words(one)}"

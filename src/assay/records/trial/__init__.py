@@ -178,6 +178,9 @@ class Build(msgspec.Struct, kw_only=True, frozen=True):
 class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     """One trial. Without pass it is not measured, which is not the same as failed."""
 
+    # Many fields are those of CaptureRow. They stand here again because the order of fields on disk
+    # is fixed, and a struct writes the fields of its base first.
+
     number: int = msgspec.field(name=NUMBER)
     """From 1."""
     output: str
