@@ -16,7 +16,7 @@ from assay.records.spec import PluginRef
 SRC = Path(__file__).parents[1] / "src"
 
 NAMES = """
-    Adapter AgentInfo AnyStep Ask AssayError Benchmark Capture Cause Command ConfinedProgram
+    Adapter AgentInfo Answer AnyStep Ask AssayError Benchmark Capture Cause Command ConfinedProgram
     Dialogue Events Executor Failure Finished Grade Grader Host InputError Interrupted Limits
     Machine Message OutOfResources OutputError Plan PluginError PluginRef Prompt PromptRow RawLine
     Reading Recording Served SpawnError Started Surroundings Thought ToolCall Trial TrialSpec Turn

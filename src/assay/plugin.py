@@ -43,13 +43,13 @@ from assay.records.trial import Trial as Capture
 
 # fmt: off
 __all__ = [
-    "Adapter", "AgentInfo", "AnyStep", "Ask", "AssayError", "Benchmark", "Capture", "Cause",
-    "Command", "ConfinedProgram", "Dialogue", "Events", "Executor", "Failure", "Finished", "Grade",
-    "Grader", "Host", "InputError", "Interrupted", "Limits", "Machine", "Message",
-    "OutOfResources", "OutputError",
-    "Plan", "PluginError", "PluginRef", "Prompt", "PromptRow", "RawLine", "Reading", "Recording",
-    "Served", "SpawnError", "Started", "Surroundings", "Thought", "ToolCall", "Trial", "TrialSpec",
-    "Turn", "TurnEnd", "Usage", "UsageError", "Watch", "World",
+    "Adapter", "AgentInfo", "Answer", "AnyStep", "Ask", "AssayError", "Benchmark", "Capture",
+    "Cause", "Command", "ConfinedProgram", "Dialogue", "Events", "Executor", "Failure", "Finished",
+    "Grade", "Grader", "Host", "InputError", "Interrupted", "Limits", "Machine", "Message",
+    "OutOfResources", "OutputError", "Plan", "PluginError", "PluginRef", "Prompt", "PromptRow",
+    "RawLine", "Reading", "Recording", "Served", "SpawnError", "Started", "Surroundings",
+    "Thought", "ToolCall", "Trial", "TrialSpec", "Turn", "TurnEnd", "Usage", "UsageError", "Watch",
+    "World",
 ]
 # fmt: on
 
@@ -407,6 +407,14 @@ class Machine(Protocol):
         ...
 
 
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent or a model answered to a question, and what that cost."""
+
+    text: str
+    usage: Usage | None = None
+    model: str = ""
+
+
 class Host(Machine, Protocol):
     """What graders may ask for in addition: an agent's answer."""
 
@@ -425,6 +433,18 @@ class Host(Machine, Protocol):
         It runs in an empty folder and without tools unless cwd is given, in the sandbox of the run
         if that has one. Raises PluginError when the agent fails.
         """
+        ...
+
+    def answer(
+        self,
+        agent: PluginRef,
+        text: str,
+        *,
+        cwd: str | None = None,
+        timeout_s: float = 60.0,
+        env: Sequence[str] = (),
+    ) -> Answer:
+        """Do as ask does, and also return what the answer cost: for Grade.usage."""
         ...
 
 

@@ -75,10 +75,14 @@ first saves reading the metadata of all installed packages at every start."""
 
 
 _OF_LIBRARY = {
-    "assay.adapters": {"function": "assay.adapters.function:FunctionAdapter"},
+    "assay.adapters": {
+        "function": "assay.adapters.function:FunctionAdapter",
+        "model": "assay.adapters.model:ModelAdapter",
+    },
     "assay.graders": {"function": "assay.graders.function:FunctionGrader"},
 }
-"""What only a Python program can use; no list of plugins names these."""
+"""What only a Python program can use, and the model that judges and simulated users ask; no list of
+plugins names these."""
 
 
 _NO_AGENTS = frozenset(

@@ -17,7 +17,7 @@ from tests.report.test_html import blocks
 import assay as library
 from assay.stats.sequential import FEWEST_UNITS
 
-LIKE = Path(__file__).parents[1] / "agents" / "claude_like.py"
+LIKE = Path(__file__).parents[1] / "agents" / "claude_like.pl"
 AGENT = f"claude:{LIKE}"
 SKILL = "---\nname: relnotes\ndescription: Write release notes.\n---\nMagic word: plum\n"
 

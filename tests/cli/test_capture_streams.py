@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from assay.run.sandbox import works_landlock
+
 
 def test_one_line_of_100_mb(assay: Callable, agent: Callable, prompts: Callable) -> None:
     path = prompts("!do big 100 ; say after")
@@ -185,8 +187,10 @@ for FD in (1, 2):
 """
 MODES = {
     "plain": (),
+    "workspace": ("--isolate", "--workspace-template", "template"),
     "sandbox": ("--sandbox",),
     "no network": ("--sandbox=no-network",),
+    "landlock": ("--sandbox",),
     "several turns": (),
 }
 
@@ -231,9 +235,15 @@ def test_what_an_agent_does_to_its_streams_costs_only_itself(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     bubblewrap: None,
+    without_bubblewrap: dict[str, str],
     mode: str,
 ) -> None:
     monkeypatch.setenv("MY_API_KEY", KEY.decode())
+    if mode == "landlock":
+        if not works_landlock():
+            pytest.skip("the kernel has no Landlock")
+        monkeypatch.setenv("PATH", without_bubblewrap["PATH"])
+    (tmp_path / "template").mkdir()
     turns = [PASS] if mode == "several turns" else []
     rows = [{"id": id_, "input": [text, *turns]} for id_, text in HOSTILE.items()]
     ends = [{"id": id_, "input": [PASS, *turns]} for id_ in ("first", "last")]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-LIKE = Path(__file__).parents[1] / "agents" / "claude_like.py"
+LIKE = Path(__file__).parents[1] / "agents" / "claude_like.pl"
 AGENT = """
 import os, sys
 import helper, mytool

@@ -79,7 +79,8 @@ def examples(*lines: str) -> str:
 def first_page() -> str:
     """What `assay` alone prints: what a newcomer needs, and the names of the others."""
     width = max(map(len, FIRST)) + 2
-    others = sorted(COMMANDS.keys() - set(FIRST))
+    shipped = {name for name, (package, _) in SHIPPED.items() if _ships(package)}
+    others = sorted((COMMANDS.keys() | shipped) - set(FIRST))
     column = max(map(len, others)) + 1
     rows = [others[at : at + _COLUMNS] for at in range(0, len(others), _COLUMNS)]
     return "\n".join(
@@ -89,7 +90,7 @@ def first_page() -> str:
             *(f"  assay {name.ljust(width)}{COMMANDS[name]}" for name in FIRST),
             "",
             "Others (assay --help says what they do, assay COMMAND --help what one can do):",
-            *("".join(f"  {name.ljust(column)}" for name in row) for row in rows),
+            *("".join(f"  {name.ljust(column)}" for name in row).rstrip() for row in rows),
         ]
     )
 

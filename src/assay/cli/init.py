@@ -12,6 +12,7 @@ import click
 
 from assay import plugins
 from assay.cli.help import examples
+from assay.cli.output import echo_folded
 from assay.cli.parameters import OutFolder, help_option
 from assay.errors import InputError, OutputError
 from assay.pipeline.material import Skill, read_skill
@@ -43,16 +44,16 @@ def command(folder: Path, *, force: bool) -> None:
         msg = f"{folder / taken[0]} already exists"
         raise OutputError(msg, hint="choose another folder, or use --force")
     prompts, grader = write_starter(folder)
-    click.echo(f"Wrote {prompts} ({len(PROMPTS)} prompts) and {grader}.")
+    echo_folded(f"Wrote {prompts} ({len(PROMPTS)} prompts) and {grader}.")
     agents = _found()
     if agents == ["demo"]:
-        click.echo(f"None of {', '.join(_AGENTS)} is installed; start with the demo agent.")
+        echo_folded(f"None of {', '.join(_AGENTS)} is installed; start with the demo agent.")
     question = write_experiment(folder / _EXPERIMENT, Path(), agents)
-    click.echo(f"Wrote {folder / _EXPERIMENT}, an experiment.")
-    click.echo("\nRun them:")
+    echo_folded(f"Wrote {folder / _EXPERIMENT}, an experiment.")
+    echo_folded("\nRun them:")
     for agent in agents:
-        click.echo(f"  assay capture {prompts} -s {agent} -g {grader} -o {folder / agent}.jsonl")
-    click.echo(f"\n{question} One command says it:\n  assay ab {folder / _EXPERIMENT}")
+        echo_folded(f"  assay capture {prompts} -s {agent} -g {grader} -o {folder / agent}.jsonl")
+    echo_folded(f"\n{question} One command says it:\n  assay ab {folder / _EXPERIMENT}")
 
 
 def write_experiment(path: Path, project: Path, agents: list[str]) -> str:
@@ -115,9 +116,9 @@ def _skills(project: Path) -> Iterator[Skill]:
                 str(folder).encode()  # a name that is not UTF-8 cannot stand in the file
                 yield read_skill(file.parent)
             except UnicodeEncodeError:
-                click.echo(f"Left out, because its name is not UTF-8: {file.parent}", err=True)
+                echo_folded(f"Left out, because its name is not UTF-8: {file.parent}", err=True)
             except InputError as error:
-                click.echo(f"Left out: {visible_line(error.message)}", err=True)
+                echo_folded(f"Left out: {visible_line(error.message)}", err=True)
 
 
 def _with_own_names(found: Iterable[_Treatment]) -> Iterator[_Treatment]:

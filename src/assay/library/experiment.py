@@ -240,7 +240,8 @@ class Conductor:
     def _is_sequential(self) -> bool:
         if self._options.factors or self._options.leaderboard:
             return False  # effects and ranks rest on all arms alike
-        wanted, n_prompts = self._experiment.is_sequential, self._run.n_prompts
+        wanted = self._experiment.is_sequential
+        n_prompts = self._run.n_prompts - self._run.n_copies
         if wanted and n_prompts < FEWEST_UNITS:
             few = counted_noun(n_prompts, "prompt")
             self.say(f"{few}: fewer than {FEWEST_UNITS} decide nothing early, so all trials run.")
@@ -257,6 +258,9 @@ class Conductor:
         each = f"{counted_noun(self._run.n_prompts, 'prompt')} x {counted_noun(k, 'trial')}"
         each += f" x {len(self._run.arms)} arms"
         self.say(f"{each} = {len(self._run.specs)} trials, in {self.folder}")
+        if n_copies := self._run.n_copies:
+            many = f"{n_copies} of {counted_noun(self._run.n_prompts, 'prompt')}"
+            self.say(f"Note: {many} are copies of others; all copies of a prompt count as one.")
         self.say(self._reach_words(k))
         is_first = not any(self.folder.parent.glob(f"*/{VERDICT}"))
         if is_first and any(arm.setting.surroundings.own_home for arm in self._run.arms):
@@ -267,7 +271,7 @@ class Conductor:
 
     def _reach_words(self, k: int) -> str:
         """Say before any money is spent what these prompts and trials can show."""
-        n, experiment = self._run.n_prompts, self._experiment
+        n, experiment = self._run.n_prompts - self._run.n_copies, self._experiment
         margin = experiment.effect if experiment.is_sequential else experiment.margin
         reach = reach_of_design(n, k, _USUAL)
         here = f"about {reach.on_these:.2f} on these prompts"
@@ -398,13 +402,13 @@ class Conductor:
             Path(str(entry.metadata[REUSED])).name
             for arm in self._run.arms
             for entry in arm.entries
-            if REUSED in entry.metadata
+            if REUSED in entry.metadata and self._experiment.is_sequential
         }
         found, names = {}, [arm.name for arm in self._run.arms]
         question = question_of(msgspec.to_builtins(self._run.made_of))
         for arm in others:
             found[arm.name] = standing(
-                read_looks(self.folder.parent, control.arm, arm.name, names),
+                read_looks(self.folder.parent, control.arm, arm.name, names, question),
                 edit_of(control.arm, arm.arm, self._run.inputs),
                 question=question,
                 run=self.folder.name,
@@ -459,7 +463,7 @@ class Conductor:
                 run.index.refresh()
             page = overview(title, shown, chosen)
             with self.open_output(self.folder / REPORT) as out:
-                write_bundle(out, title, shown, chosen)
+                write_bundle(out, page, shown)
             with self.open_output(self.folder / SHORT_REPORT) as out:
                 worst = worst_regressions(page, shown, MOST_REGRESSIONS)
                 out.write(pull_request_markdown(page, worst, title).encode())

@@ -25,6 +25,7 @@ from assay.pipeline.arms import (
     is_invalid,
     trials_in,
 )
+from assay.pipeline.changes import copies_in
 from assay.pipeline.experiment import (
     ExperimentRequest,
     files_of_grader,
@@ -213,6 +214,11 @@ class ExperimentRun:
     def n_prompts(self) -> int:
         return len(self.arms[0].planned.rows)
 
+    @property
+    def n_copies(self) -> int:
+        """How many prompts differ from others in nothing but their ids."""
+        return len(copies_in(self.arms[0].specs))
+
     def _placed(self, name: str, prepared: PreparedRun) -> ExperimentArm:
         """Say where an arm works and writes. Its agent must not learn from a path which it is."""
         arm = self._experiment.resolved(name)
@@ -267,7 +273,9 @@ class ExperimentRun:
 
         own = (next(iter(self.by_key)), key)
         specs = [spec for spec in self.specs if arm_key(spec) in own]
-        return UntilDecided(decide, earlier=earlier, arm_of=arm_of, plan=specs, order=None)
+        return UntilDecided(
+            decide, earlier=earlier, arm_of=arm_of, plan=specs, order=None, copies=copies_in(specs)
+        )
 
     def begin_signing(self) -> None:
         """Sign what is written into the folder of the run from now on."""

@@ -51,6 +51,7 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Trial:
         failure=failure or UNSET,
         agent=reading.agent or UNSET,
         session_id=reading.session_id or UNSET,
+        simulated_user=recording.user or UNSET,
         events=UNSET if never_started else reading.events,
         turn_usage=[_possible(one, 1) for one in reading.turn_usage] or UNSET,
         setup=reading.setup or UNSET,
@@ -149,7 +150,7 @@ def _metadata(prompt: Prompt, recording: Recording, reading: Reading, agent: str
         **prompt.metadata,
         "agent": agent,
         "trajectoryRichness": richness(reading.steps),
-        "turnCount": len(prompt.turns),
+        "turnCount": len(prompt.turns) + len(recording.user.said if recording.user else ()),
     }
     if recording.workspace is not None:
         metadata["workspaceDir"] = recording.workspace
@@ -223,7 +224,7 @@ def checked_excuse(reported: Failure, seen: dict[str, Any]) -> Failure:
     """Compare what an agent reports, and what would not be its fault, with what a gateway saw.
 
     An agent can say anything, so without a gateway there is only its word. With one, an error that
-    no answer of a provider showed is the agent's own. Answers such as 400 or 401 an agent can
+    no answer of a provider showed is the agent's own. Answers such as 400 or 501 an agent can
     provoke: they contradict nothing and confirm nothing.
     """
     if not seen:
@@ -238,7 +239,7 @@ def checked_excuse(reported: Failure, seen: dict[str, Any]) -> Failure:
     if not errors and of_provider and not unclear:
         what = f"the gateway did not see ({_seen_by_gateway(seen)}): {reported.message}"
         return Failure(cause=Cause.AGENT_CRASH, message=f"it reports a failure that {what}")
-    confirmed = of_provider and (last in _CONFIRMING or last.startswith("5"))
+    confirmed = of_provider and last in _CONFIRMING
     pause_ms = reported.retry_after_ms
     if not seen.get("opaque") and not _REFUSALS & {*errors}:
         pause_ms = None
@@ -247,7 +248,11 @@ def checked_excuse(reported: Failure, seen: dict[str, Any]) -> Failure:
 
 
 _UNCLEAR = ("opaque", "failed", "dropped", "refused")
-_CONFIRMING = frozenset({"failed", "408", "429"})
+_CONFIRMING = frozenset(
+    {"failed", "429", "500", "502", "503", "504", "529", *map(str, range(520, 528))}
+)
+"""What a provider answers to a good request. 408, 501 and 505 it answers to half of one, or to one
+with another method or version of HTTP."""
 _REFUSALS = frozenset({"429", "503", "529"})
 
 

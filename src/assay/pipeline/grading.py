@@ -21,7 +21,7 @@ from assay.records.rows import (
     refuse_other_bytes,
 )
 from assay.records.spec import PluginRef, hash_with_graders
-from assay.records.trial import PASS_FIELDS, PassNumbers, Verdict
+from assay.records.trial import PASS_FIELDS, PassNumbers, Verdict, said_turns
 from assay.records.trial.files import is_trials_row, split_trials
 from assay.records.trial.verdict import entry_with_verdict, line_with_verdict, value_of
 from assay.records.trial.views import AnyIdView, GradingView
@@ -92,7 +92,8 @@ def _verdicts_of_one(
     for grade in answers:
         if isinstance(grade, Grade):
             final = _replace(grade, version=version)
-            yield Verdict(score=final, grades={name: final})
+            score = final if final.usage is UNSET else _replace(final, usage=UNSET)
+            yield Verdict(score=score, grades={name: final})
         else:
             yield Verdict(broken={name: _message(grade)})
 
@@ -389,7 +390,7 @@ class _BatchGrader:
         if self._sees_steps:
             steps = _STEPS.decode(row.trajectory or b"null") or []
         return Trial(
-            input=row.input,
+            input=[*said_turns(row.input, row.simulated_user)] if row.simulated_user else row.input,
             output=row.output,
             hint=row.hint,
             trajectory=steps,

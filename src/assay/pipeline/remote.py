@@ -173,6 +173,8 @@ def named_variables(spec: TrialSpec) -> dict[str, str]:
     except AssayError:
         passed = ()
     names = {*passed, *around.env_names}
+    if (user := spec.prompt.simulated_user) is not None and user.asks is not None:
+        names |= {*plugins.adapter(user.asks).command(ask).pass_env}
     return {name: os.environ[name] for name in sorted(names) if name in os.environ}
 
 

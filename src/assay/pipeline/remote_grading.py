@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from assay import __version__, plugins
+from assay.adapters.model import ModelAdapter
 from assay.errors import AssayError, ClusterGone, Interrupted
 from assay.pipeline.grading import Ask, ask_graders, grader_versions
 from assay.pipeline.identity import program_version
@@ -256,7 +257,7 @@ def _expected(graders: Sequence[PluginRef]) -> NodeState:
 
 def check_graders(bundle: GraderBundle) -> NodeState:
     """On a node: say which graders cannot be asked there, and which versions there are."""
-    state: NodeState = _supervised(_CHECK, bundle)
+    state: NodeState = _supervised(_CHECK, bundle, bundle.env)
     return state
 
 
@@ -288,6 +289,8 @@ def check_here(bundle: GraderBundle, _token: str) -> NodeState:
 
 
 def _agent_version(agent: PluginRef) -> tuple[str, str]:
+    if isinstance(plugins.adapter(agent), ModelAdapter):  # there is no program
+        return agent.name, ""
     spec = asking_spec(agent, "", str(Path.cwd()))
     check_program(spec)
     return agent.name, program_version(agent, spec.surroundings, LocalHost())

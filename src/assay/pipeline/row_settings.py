@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from assay import plugins
+from assay.adapters.model import ModelAdapter
 from assay.errors import InputError
 from assay.pipeline.agents import with_absolute_paths
 from assay.pipeline.identity import identity_in, identity_of_setup, identity_with
@@ -87,11 +88,17 @@ def _list(value: Texts | Any | None) -> list[str]:
     return [value] if isinstance(value, str) else list(value or ())
 
 
-def looked_at(around: Surroundings, graders: Sequence[PluginRef]) -> Surroundings:
-    """Return where agents work, with how the graders want the folder to be looked at before."""
+def fitted_to(
+    around: Surroundings, graders: Sequence[PluginRef], user: PluginRef | None = None
+) -> Surroundings:
+    """Return where agents work, with what these graders and a user want looked at, or hidden."""
     found = [plugins.grader(ref) for ref in graders]
+    refs = [*(grader.asks for grader in found), user]
+    asked = [plugins.adapter(ref) for ref in refs if ref is not None]
+    keys = {model.key for model in asked if isinstance(model, ModelAdapter) and model.key}
     return msgspec.structs.replace(
         around,
+        hidden_env=tuple(sorted({*around.hidden_env, *keys})),
         snapshot=around.snapshot or any(grader.wants_snapshot for grader in found),
         repository=around.repository or any(grader.wants_repository for grader in found),
     )
@@ -105,6 +112,8 @@ class _PromptSettings(msgspec.Struct, frozen=True, kw_only=True):
     needs_workspace: bool
     template: Path | None
     """The folder that its workspaces are made from."""
+    user: PluginRef | None = None
+    """The model that speaks for its user."""
 
 
 class RowSettings:
@@ -131,7 +140,7 @@ class RowSettings:
         self._made: dict[str, Setting] = {}
         self._asked: dict[str, _PromptSettings] = {}
         for prompt, _ in rows:
-            if prompt.graders or prompt.expect or prompt.needs_workspace:
+            if prompt.graders or prompt.expect or prompt.needs_workspace or prompt.user:
                 with _prefixed(partial(_place, shared.benchmark, prompt.id)):
                     self._asked[prompt.id] = self._read(prompt, graders, timeout_s)
 
@@ -197,7 +206,7 @@ class RowSettings:
         return msgspec.structs.replace(
             shared,
             agent=with_absolute_paths(shared.agent, around),
-            surroundings=looked_at(around, asked.graders),
+            surroundings=fitted_to(around, asked.graders, asked.user),
             identity=asked.identity,
             graders=asked.graders,
         )
@@ -208,6 +217,10 @@ class RowSettings:
         shared = self.shared
         own = own_graders(prompt, self._folder, timeout_s) if graders is not None else ()
         template = self._template(prompt)
+        user = prompt.simulated_user.asks if prompt.simulated_user is not None else None
+        if user is not None:
+            with _prefixed('"user"'):
+                plugins.adapter(user)  # refused if its key is missing
         identity = shared.identity
         if identity is not None:
             identity = identity_with(identity, [*(graders or ()), *own])
@@ -223,6 +236,7 @@ class RowSettings:
             identity=identity,
             needs_workspace=prompt.needs_workspace,
             template=template,
+            user=user,
         )
 
     def _template(self, prompt: Prompt) -> Path | None:

@@ -34,7 +34,7 @@ from assay.pipeline.notes import (
 )
 from assay.pipeline.prompts import Setting, check_confinement, choose, make_specs, read_prompts
 from assay.pipeline.resume import Resume
-from assay.pipeline.row_settings import RowSettings, looked_at, prompt_folder
+from assay.pipeline.row_settings import RowSettings, fitted_to, prompt_folder
 from assay.pipeline.sink import Sink, Write, kept_raw, open_sink
 from assay.pipeline.stages import (
     AskingHost,
@@ -66,6 +66,7 @@ from assay.pipeline.unchanged import Unchanged
 from assay.plugin import PromptRow
 from assay.records.capture import AnyStep
 from assay.records.experiment import Arm
+from assay.records.files import remove_abandoned_folders
 from assay.records.journal import RESUMABLE, Kind, Mode
 from assay.records.raw_streams import folder_names
 from assay.records.spec import (
@@ -182,6 +183,8 @@ class RunRequest(ExecutionOptions, frozen=True, kw_only=True):
     """Where raw streams are kept; by default beside the output."""
     keep_failed: bool = False
     """When resuming, keep rows that do not measure the agent."""
+    keep_unsigned: bool = False
+    """When resuming, believe rows that Assay did not write as this user, on this machine."""
     rerun: Sequence[str] = ()
     """When resuming, run these again: failed, unmeasured, or ids of prompts."""
     regrade: bool = False
@@ -366,7 +369,10 @@ def place(
         around = _surroundings(request, token, prepared.template)
         before = prepared.setting.surroundings
         around = msgspec.structs.replace(
-            around, snapshot=before.snapshot, repository=before.repository
+            around,
+            snapshot=before.snapshot,
+            repository=before.repository,
+            hidden_env=before.hidden_env,
         )
         row_settings = row_settings.placed(
             msgspec.structs.replace(prepared.setting, surroundings=around, run_token=token)
@@ -392,6 +398,7 @@ def place(
     if request.executor.name == "local" and uses_landlock(shared.surroundings):
         notes.append(LANDLOCK_USED)
     notes += place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows))
+    notes += _key_notes(specs)
     if request.jobs > 1 and not request.overlap and OneAfterAnother.is_needed(specs):
         notes.append(ONE_AFTER_ANOTHER)
     if prepared.forgets:
@@ -402,6 +409,7 @@ def place(
         k=request.k,
         allocation=allocation,
         keep_failed=request.keep_failed,
+        keep_unsigned=request.keep_unsigned,
         rerun=request.rerun,
         regrade=request.regrade,
         can_regrade=request.can_regrade,
@@ -442,7 +450,7 @@ def batch_of(arms: Sequence[PlannedArm], specs: list[TrialSpec] | None = None) -
 
 
 def _have_turns(rows: Sequence[PromptRow]) -> bool:
-    return any(len(prompt.turns) > 1 for prompt, _ in rows)
+    return any(len(prompt.turns) > 1 or prompt.user for prompt, _ in rows)
 
 
 def _composed(
@@ -477,7 +485,7 @@ def _setting(request: RunRequest, graders: Sequence[PluginRef], template: Path |
     )
     token = _run_token(request.output)
     surroundings = _surroundings(request, token, template)
-    surroundings = looked_at(surroundings, graders)
+    surroundings = fitted_to(surroundings, graders)
     if request.executor.name == "local":
         check_confinement(surroundings, limits)
     return Setting(
@@ -540,6 +548,21 @@ def _added(request: RunRequest, template: Path | None) -> AddedFiles:
     return files_below(template, [*places, *([instructions] if material.instructions else [])])
 
 
+def _key_notes(specs: Sequence[TrialSpec]) -> Iterator[Note]:
+    """Say which keys of judges and simulated users the agent does not get."""
+    hidden = {
+        name
+        for around in (spec.surroundings for spec in specs)
+        if not around.hides_env
+        for name in {*around.hidden_env} - {*around.env_names}
+    }
+    for name in sorted(hidden & os.environ.keys()):
+        yield Note(
+            f"{name} is the key of a judge or a simulated user: the agent gets it only if its "
+            f"adapter names it, or --env {name}."
+        )
+
+
 def _is_isolated(request: RunRequest) -> bool:
     # With -c the user has named the folder to work in, isolated or not.
     has_own_home = request.isolate or request.sandbox or request.container
@@ -574,10 +597,10 @@ def check_startable(specs: Sequence[TrialSpec], workers: int, *, here: bool = Tr
     """
     allow_open_files(min(workers, max(1, len(specs))))
     for spec in _by_agent(specs):
-        if here:
-            check_program(spec)
         same = [each for each in specs if each.agent is spec.agent]
         plugins.adapter(spec.agent).check_trials(same)
+        if here:
+            check_program(spec)
 
 
 def _by_agent(specs: Sequence[TrialSpec]) -> Iterable[TrialSpec]:
@@ -779,6 +802,7 @@ def _attempt_elsewhere(
 def _place(batch: Batch, progress: BatchProgress) -> Iterator[None]:
     """Where the trials run: templates are frozen, and raw streams of replaced rows removed."""
     progress.opened()
+    remove_abandoned_folders()
     with ExitStack() as stack:
         for arm in batch.arms:
             around, output = arm.setting.surroundings, arm.request.output

@@ -16,6 +16,7 @@ from assay.pipeline.resume import Resume
 from assay.pipeline.stages import grade_capture
 from assay.records.journal import Journal, Mode
 from assay.records.rows import Place, decode_row, encode_row, read_lines
+from assay.records.signatures import forget_output
 from assay.records.spec import TrialSpec
 from assay.records.trial import (
     FinishedTrial,
@@ -126,6 +127,7 @@ class TrialRows:
         if self._path is not None and self._known and not self._open:
             with contextlib.suppress(OSError):
                 self._path.unlink()
+                forget_output(self._path)
 
     def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
         """Return the trials that have not finished yet; write rows that a kill prevented.
@@ -136,6 +138,8 @@ class TrialRows:
         wanted = self._rows.missing(specs, self._reopen)
         self._specs = by_id = {spec.prompt.id: spec for spec in wanted}
         self._check(by_id)
+        if self._journal is not None and self._mode == "resume":
+            self._resume.check_signed(self._journal)
         ours = {spec.prompt.id for spec in specs}
         self._open = by_id.keys() | (self._finished.keys() - ours)
         self._finished = {id_: done for id_, done in self._finished.items() if id_ in by_id}
