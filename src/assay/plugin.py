@@ -46,10 +46,10 @@ __all__ = [
     "Adapter", "AgentInfo", "Answer", "AnyStep", "Ask", "AssayError", "Benchmark", "Capture",
     "Cause", "Command", "ConfinedProgram", "Dialogue", "Events", "Executor", "Failure", "Finished",
     "Grade", "Grader", "Host", "InputError", "Interrupted", "Limits", "Machine", "Message",
-    "OutOfResources", "OutputError", "Plan", "PluginError", "PluginRef", "Prompt", "PromptRow",
-    "RawLine", "Reading", "Recording", "Served", "SpawnError", "Started", "Surroundings",
-    "Thought", "ToolCall", "Trial", "TrialSpec", "Turn", "TurnEnd", "Usage", "UsageError", "Watch",
-    "World",
+    "OutOfResources", "OutputError", "PastSession", "PastTurn", "Plan", "PluginError", "PluginRef",
+    "Prompt", "PromptRow", "RawLine", "Reading", "Recording", "Served", "SpawnError", "Started",
+    "Surroundings", "Thought", "ToolCall", "Trial", "TrialSpec", "Turn", "TurnEnd", "Usage",
+    "UsageError", "Watch", "World",
 ]
 # fmt: on
 
@@ -157,6 +157,34 @@ class Reading(msgspec.Struct, kw_only=True):
     """What a reader should know before trusting this trial."""
 
 
+class PastTurn(msgspec.Struct, kw_only=True):
+    """One message of the user in a session of the agent's own, and what came of it."""
+
+    text: str
+    at_ms: float
+    """Since the epoch."""
+    steps: list[AnyStep]
+    """Their times are those since the start of the session."""
+    usage: Usage | None = None
+
+
+class PastSession(msgspec.Struct, kw_only=True):
+    """A session that the agent kept on this machine without Assay."""
+
+    id: str
+    path: Path
+    """The agent's own file."""
+    turns: list[PastTurn]
+    agent: AgentInfo
+    start_ms: float
+    """Since the epoch."""
+    end_ms: float
+    cwd: str | None = None
+    branch: str | None = None
+    commit: str | None = None
+    """The state of the repository, as far as the agent noted it."""
+
+
 class Watch:
     """Follows one turn while it runs. As it is here, it only waits for the process to end."""
 
@@ -250,6 +278,13 @@ class Adapter:
     def read(self, recording: Recording) -> Reading:
         """Read a whole recording into steps, answers, usage and outcome."""
         raise NotImplementedError
+
+    def past_sessions(self, since_ms: float) -> Iterable[PastSession]:
+        """Yield the sessions that this user's agent has kept, those without a message left out.
+
+        A file that was last written before since_ms, in ms since the epoch, need not be read.
+        """
+        return ()
 
     def watch(self) -> Watch:
         """Return what follows a turn that is about to start."""

@@ -246,6 +246,9 @@ def test_chosen_trials_are_run_again(
     assert counts() == {"good": 2, "bad": 2, "wrong": 2}
     assert assay(*args, "--rerun", "unmeasured").code == 0
     assert counts() == {"good": 2, "bad": 2, "wrong": 2}
+    nothing = assay(*args, "--rerun", "nosuch")
+    assert (nothing.code, nothing.stdout) == (1, "")
+    assert "no prompt of this run has the id 'nosuch'" in nothing.stderr
     rows = read_rows(out)
     assert sorted(row["id"] for row in rows) == ["p0", "p1", "p2"]
     segments = (tmp_path / "out.raw").glob("segment-*")

@@ -312,6 +312,31 @@ def test_rows_of_a_run_that_goes_on_must_be_signed(team: Team) -> None:
     assert team.ab("--fresh").code == 0
 
 
+def test_a_clock_that_was_set_back_brings_no_old_trials_back(team: Team) -> None:
+    """The first run began in the future; a fresh one begins a line after it all the same."""
+    team.edit("1")
+    (folder,) = (team.folder / "experiments").glob("*/*")
+    signatures = Signatures.begin(folder, '{"began":"2099-01-01T00:00:00+00:00","fresh":false}')
+    assert signatures is not None
+    for name in ("control.jsonl", "tpl.jsonl"):
+        for line in (folder / name).read_bytes().splitlines():
+            signatures.sign(line)
+    assert team.ab("--fresh").code == 0
+    assert team.n_control == N_PROMPTS * K
+    team.edit("2")
+    assert team.ab("--reuse", "all").code == 0
+    assert team.verdict["reused"] == {f"tpl/{folder.name}-2": N_PROMPTS * K}
+
+
+def test_prompts_that_are_the_same_are_said(team: Team) -> None:
+    rows = [{"id": f"p{i}", "input": "Task", "hint": "good"} for i in range(N_PROMPTS)]
+    prompts = "".join(json.dumps(row) + "\n" for row in rows)
+    (team.folder / "prompts.jsonl").write_text(prompts)
+    done = team.ab()
+    assert "12 of 12 prompts are the same but for their ids: they are one question" in done.stdout
+    assert any("one question" in words for words in team.verdict["doubts"])
+
+
 def test_a_run_without_the_key_of_this_user_gives_no_trials(
     team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +352,10 @@ def test_a_decision_that_somebody_wrote_is_made_again(team: Team) -> None:
     before = _read(path)
     changed = before | {"verdicts": {"tpl": "better"}, "sentences": ["tpl helps: +1.00"]}
     path.write_text(json.dumps(changed))
+    status = team.command("ab", "status", "--check")
+    assert status.code == 4
+    assert "+1.00" not in status.stdout
+    assert "verdict.json is not as assay ab wrote it" in status.stdout
     done = team.ab()
     assert "tpl helps: +1.00" not in done.stdout
     assert _read(path)["verdicts"] == before["verdicts"]

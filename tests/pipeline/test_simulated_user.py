@@ -136,7 +136,7 @@ def test_a_model_plays_the_user_and_its_cost_is_its_own(shop: Callable) -> None:
     assert user["usage"]["costUsd"] > 0
     assert f"${user['usage']['costUsd']:.4f}" in said
     assert "A customer." in shop.asked[0]
-    assert "The assistant: Which size?" in shop.asked[0]
+    assert re.search(r"BEGIN its answer (\w+)\nWhich size\?\nEND its answer \1\n", shop.asked[0])
     assert KEY not in json.dumps(row)
 
 
@@ -278,6 +278,7 @@ def rule(words: str, **user: Any) -> str:
         "My order is late, and my name is unimportant.",
         "order: 4711, please",
         "Can you help me?",
+        "You did not follow my instructions.",
     ],
 )
 def test_what_users_say_is_let_through(words: str) -> None:

@@ -182,7 +182,10 @@ def anchor(name: str, baseline: Path, **given: Any) -> None:
 @command.command(
     "sign",
     short_help="Accept a baseline that somebody else wrote or changed.",
-    epilog=examples("assay baseline sign baseline.jsonl"),
+    epilog=examples(
+        "assay baseline sign baseline.jsonl",
+        "assay baseline show baseline.jsonl",
+    ),
 )
 @_baseline
 @quiet_option

@@ -43,7 +43,8 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
-            module = import_module(f"assay.cli.{cmd_name.replace('-', '_')}")
+            name = "imports" if cmd_name == "import" else cmd_name.replace("-", "_")  # a keyword
+            module = import_module(f"assay.cli.{name}")
             command: click.Command | None = module.command
         else:
             command = _plugin_command(cmd_name)

@@ -17,6 +17,7 @@ COMMANDS = {
     "calibrate": "Check a grader: sample failures, compare it with human labels.",
     "validate-refs": "Check that reference solutions pass their graders.",
     "balance": "Show how the prompts are distributed over categories.",
+    "import": "Bring in your agents' own sessions and logs of other harnesses.",
     "export": "Export results as training data or as a table.",
     "query": "Ask questions of result files in SQL.",
     "fixtures": "Write a test that asserts the verdicts on recorded trials.",
@@ -52,7 +53,7 @@ HEADINGS = {
         *("grade", "compare", "baseline", "calibrate", "validate-refs", "balance", "identity"),
     ),
     "Look": ("view", "report", "explain", "raw", "query", "summarize"),
-    "Share and prove": ("export", "format", "fixtures", "schemas"),
+    "Share and prove": ("import", "export", "format", "fixtures", "schemas"),
     "Set up": ("init", "demo", "doctor", "agents", "skills", "headless", "mock-model", "clean"),
 }
 """The commands as people look for them; one that is not named here comes last."""

@@ -403,10 +403,13 @@ def cluster_copies(runs: Sequence[Run]) -> str:
     """
     prints = [
         sum(
-            column.astype(np.int64) * factor
-            for column, factor in zip(
-                (run.inputs, run.expectations, run.tasks, run.metadata), _FACTORS, strict=True
-            )
+            (
+                column.astype(np.int64) * factor
+                for column, factor in zip(
+                    (run.inputs, run.expectations, run.tasks, run.metadata), _FACTORS, strict=True
+                )
+            ),
+            start=np.zeros(len(run.ids), dtype=np.int64),
         )
         for run in runs
     ]

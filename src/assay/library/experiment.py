@@ -472,6 +472,7 @@ class Conductor:
                 run.index.close()
         sections = [group["sections"] for group in page["groups"]]
         self.doubts = [words for part in sections for words in doubt_sentences(part)]
+        self.doubts += self._run.repeated()
         return sections
 
     def _write_resolved(self) -> None:
@@ -498,10 +499,10 @@ class Conductor:
         self._write(RESOLVED, resolved)
 
     def _write_verdict(self, result: Findings) -> None:
-        proof = result.proof
+        proof, now = result.proof, datetime.datetime.now(tz=datetime.UTC)
         verdict = {
             "name": self._experiment.name,
-            "ended": datetime.datetime.now(tz=datetime.UTC).isoformat(),
+            "ended": max(now.isoformat(), self._run.begin.began),
             "valid": result.valid,
             "verdicts": result.codes or {arm.name: "invalid" for arm in self._run.arms[1:]},
             "sentences": result.sentences if proof.valid else [proof.verdict],

@@ -137,5 +137,14 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         return attempt.needs_rerun and (not self.keep_failed or UNMEASURED in self.rerun)
 
 
+def refuse_unknown(rerun: Sequence[str], ids: Sequence[str]) -> None:
+    """Raise if a prompt that is to be run again is none of those that are run."""
+    known = {FAILED, UNMEASURED, *ids}
+    for name in rerun:
+        if name not in known:
+            msg = f"no prompt of this run has the id {name!r}, which --rerun names"
+            raise InputError(msg, hint=f"it has {', '.join(ids[:3])}{', …' if ids[3:] else ''}")
+
+
 def _ungraded(identity: Identity) -> Identity:
     return msgspec.structs.replace(identity, graders={})

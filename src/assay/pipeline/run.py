@@ -33,7 +33,7 @@ from assay.pipeline.notes import (
     unknown_notes,
 )
 from assay.pipeline.prompts import Setting, check_confinement, choose, make_specs, read_prompts
-from assay.pipeline.resume import Resume
+from assay.pipeline.resume import Resume, refuse_unknown
 from assay.pipeline.row_settings import RowSettings, fitted_to, prompt_folder
 from assay.pipeline.sink import Sink, Write, kept_raw, open_sink
 from assay.pipeline.stages import (
@@ -382,6 +382,7 @@ def place(
     if request.regrade and not prepared.graders and not own:
         msg = "--regrade needs a grader. Use -g GRADER."
         raise RequestError(msg)
+    refuse_unknown(request.rerun, [prompt.id for prompt, _ in prepared.rows])
     allocation: Mapping[str, Allocation] = {}
     notes = [*prepared.notes]
     if request.allocate is not None and request.k is not None:

@@ -17,7 +17,7 @@ from assay.pipeline.stages import grade_capture
 from assay.records.journal import Journal, Mode
 from assay.records.rows import Place, decode_row, encode_row, read_lines
 from assay.records.signatures import forget_output
-from assay.records.spec import TrialSpec
+from assay.records.spec import Prompt, TrialSpec
 from assay.records.trial import (
     FinishedTrial,
     Trial,
@@ -36,6 +36,15 @@ def trial_result(spec: TrialSpec, trials: Iterable[Trial], *, graded: bool) -> T
     about = {"agent": plugins.adapter(spec.agent).name}
     if workspaces is not None:
         about["workspaceDir"] = workspaces
+    row = row_of_trials(prompt, {**prompt.metadata, **about}, trials, graded=graded)
+    row.spec_hash, row.identity = spec.hash, spec.identity or UNSET
+    return row
+
+
+def row_of_trials(
+    prompt: Prompt | Trial, metadata: dict[str, Any], trials: Iterable[Trial], *, graded: bool
+) -> TrialResult:
+    """Combine trials of one prompt, which any of them may stand for, wherever they come from."""
     trials = sorted(trials, key=lambda trial: trial.number)
     failures = Counter(str(trial.failure.cause) for trial in trials if trial.failure)
     result = TrialResult(
@@ -44,10 +53,8 @@ def trial_result(spec: TrialSpec, trials: Iterable[Trial], *, graded: bool) -> T
         hint=prompt.hint or UNSET,
         k=len(trials),
         trials=[to_entry(trial) for trial in trials],
-        metadata={**prompt.metadata, **about},
+        metadata=metadata,
         failures=dict(failures) or UNSET,
-        spec_hash=spec.hash,
-        identity=spec.identity or UNSET,
     )
     if graded:
         numbers = stats.passk.pass_numbers(entry.pass_ for entry in result.trials)

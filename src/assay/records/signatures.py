@@ -180,9 +180,16 @@ def _place_of_codes(output: Path) -> Path:
 
 
 def _forget_oldest(folder: Path) -> None:
-    kept = [(entry.stat().st_mtime_ns, entry.path) for entry in _entries(folder)]
-    for _, path in sorted(kept)[: max(0, len(kept) + 1 - _MOST_OUTPUTS)]:
-        os.unlink(path)  # noqa: PTH108
+    found = _entries(folder)
+    if len(found) < _MOST_OUTPUTS + _MOST_OUTPUTS // 5:  # not each time
+        return
+    kept = []
+    for entry in found:
+        with suppress(OSError):  # another process has removed it
+            kept.append((entry.stat().st_mtime_ns, entry.path))
+    for _, path in sorted(kept)[: max(0, len(kept) - _MOST_OUTPUTS)]:
+        with suppress(OSError):
+            os.unlink(path)  # noqa: PTH108
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

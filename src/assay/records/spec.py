@@ -404,9 +404,8 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hash(self) -> str:
         """Fingerprint of the prompt and the identity; see hash_with_graders."""
-        asked = (self.prompt.task, self.benchmark.name)
-        if self.prompt.user:
-            asked = (*asked, USER_VERSION)
+        asked: list[Any] = [self.prompt.task, self.benchmark.name]
+        asked += [USER_VERSION] if self.prompt.user else []
         task = msgspec.json.encode(asked, order="deterministic")
         made_by, graders = _encoded(self.identity or self.agent)
         return hashlib.sha256(task + made_by).hexdigest()[:16] + graders

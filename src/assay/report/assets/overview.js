@@ -158,7 +158,8 @@ function aloneView({ meta, quality, health }) {
 }
 
 /** Leads to the prompt that a person should see before any other: the worst, or else the best. */
-function lookFirst({ meta, pairs, health }) {
+function lookFirst({ meta, pairs, health, proof }) {
+  if (proof?.valid === false) return null; // the sentence says what is to be fixed
   if (Object.values(health).some(({ healthy }) => !healthy)) {
     const isLost = Object.values(health).some(({ graded, planned }) => graded < planned);
     const [target, words] = isLost
