@@ -54,6 +54,7 @@ BUILT_IN = {
         "file": "assay.graders.workspace:File",
         "trigger": "assay.graders.trajectory:Trigger",
         "judge": "assay.graders.judge:Judge",
+        "limits": "assay.graders.effort:Limits",
         "arc": "assay_arc.benchmark:ArcGrader",
         "harbor": "assay.benchmarks.harbor:HarborGrader",
     },
@@ -64,6 +65,7 @@ BUILT_IN = {
     },
     "assay.benchmarks": {
         "prompts": "assay.benchmarks:PromptFile",
+        "skills": "assay.benchmarks.skills:SkillEvals",
         "arc": "assay_arc.benchmark:ArcBenchmark",
         "harbor": "assay.benchmarks.harbor:HarborBenchmark",
         "inspect-log": "assay.benchmarks.inspect_log:InspectLog",

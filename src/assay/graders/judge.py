@@ -11,7 +11,7 @@ its own, only its own key, and works in an empty folder, in the sandbox of the r
 import re
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +20,7 @@ import msgspec
 
 from assay import plugins
 from assay.errors import InputError, PluginError
+from assay.graders.criteria import QUESTION, Verdicts, grade_of, numbered
 from assay.graders.python_code import version_with
 from assay.plugin import Grader, Host, Trial
 from assay.records.capture import Grade
@@ -41,6 +42,10 @@ Answer with one JSON object and nothing else, no other keys; a verdict without t
 "reasoning": "one or two sentences"}}
 """
 _EXAMPLE = "for example: -g judge:agent=claude,rubric=rubric.md"
+NOBODY = "none"
+"""As the agent of a judge: what prompts state is left open."""
+CRITERIA_VERSION = 1
+"""Raise this when the question about statements, or what is made of its answer, changes."""
 _MOST_BYTES = {"output": 48_000, "input": 16_000, "steps": 24_000, "hint": 8_000}
 """A question must fit into one argument of a command line: 128 KiB on Linux."""
 
@@ -62,7 +67,11 @@ class _Verdict(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass
 class Judge(Grader):
-    """rubric is a text, or a file; agent is what -s takes. threshold: pass from this score on."""
+    """rubric is a text, or a file; agent is what -s takes. threshold: pass from this score on.
+
+    criteria are statements, each with a verdict and a quotation of its own. A judge that is given
+    neither judges what prompts state in `expect.judge`; agent=none leaves that open.
+    """
 
     name = "judge"
     code_version: ClassVar[str] = "2"  # raise this when a verdict or the question changes
@@ -77,17 +86,23 @@ class Judge(Grader):
     timeout_s: float = 60.0
     env: tuple[str, ...] = ()
     """Our variables that the judge gets besides those that its adapter names."""
+    criteria: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             msg = "judge: threshold must be between 0 and 1"
             raise InputError(msg)
-        if not self._rubric.strip():
+        if self.criteria and (self.rubric or "" in self.criteria):
+            msg = "judge: give either a rubric or criteria, none of them empty"
+            raise InputError(msg, hint=_EXAMPLE)
+        if self.rubric and not self._rubric.strip():
             msg = "judge: the rubric is empty"
             raise InputError(msg, hint=_EXAMPLE)
         if not self.agent:
             msg = "judge: no agent is given"
             raise InputError(msg, hint=_EXAMPLE)
+        if self.agent == NOBODY and not self.rubric and not self.criteria:
+            return
         plugins.adapter(self.asks)
 
     @cached_property
@@ -98,11 +113,15 @@ class Judge(Grader):
             "agent": self.asks,
             "threshold": self.threshold,
             "steps": self.steps,
+            **({"criteria": self.criteria, "question": CRITERIA_VERSION} if self.criteria else {}),
         }
         return version_with(self.code_version, parts)
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Ask the judge, and read its answer strictly."""
+        if not self.rubric and not self.criteria:
+            msg = "the judge has no rubric, and the prompt states nothing that it could judge"
+            raise PluginError(msg, hint=_EXAMPLE)
         # A nonce that the agent cannot know: it cannot write a mark that ends the evidence.
         nonce = secrets.token_hex(16)
         question = self.question(trial, nonce)
@@ -111,6 +130,8 @@ class Judge(Grader):
         except PluginError as error:
             msg = f"the judge did not answer: {error.message}"
             raise PluginError(msg) from error
+        if self.criteria:
+            return grade_of(_read_verdicts(answer, nonce), self.criteria, question)
         verdict = read_verdict(answer, nonce, question)
         passed = verdict.pass_ if self.threshold is None else verdict.score >= self.threshold
         return Grade(pass_=passed, score=verdict.score, reasoning=verdict.reasoning)
@@ -118,10 +139,14 @@ class Judge(Grader):
     def question(self, trial: Trial, nonce: str) -> str:
         task = trial.input if isinstance(trial.input, str) else "\n---\n".join(trial.input)
         parts = {"input": task, "hint": trial.hint, "output": trial.output}
-        if self.steps:
+        if self.steps or self.criteria:
             parts["steps"] = msgspec.json.encode(trial.trajectory).decode()
         quoted = [_quote(name, text, nonce) for name, text in parts.items() if text is not None]
-        return _QUESTION.format(nonce=nonce, rubric=self._rubric, evidence="\n".join(quoted))
+        evidence = "\n".join(quoted)
+        if self.criteria:
+            listed = numbered(self.criteria)
+            return QUESTION.format(nonce=nonce, statements=listed, evidence=evidence)
+        return _QUESTION.format(nonce=nonce, rubric=self._rubric, evidence=evidence)
 
     @cached_property
     def _rubric(self) -> str:
@@ -163,15 +188,33 @@ def _script(word: Any, folders: Iterable[Path]) -> Any:
         return word
 
 
+def _read_verdicts(answer: str, nonce: str) -> Verdicts:
+    """Read the answer about statements: the JSON object alone, or in one fenced block."""
+    try:
+        found = msgspec.json.decode(_bare(answer), type=Verdicts)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        msg = f"the judge's answer is not the JSON asked for ({error}): {answer.strip()[:200]!r}"
+        raise PluginError(msg) from error
+    if found.code != nonce:
+        msg = f"the verdicts lack the code of their question: {answer.strip()[:200]!r}"
+        raise PluginError(msg, hint="they may be a quotation from the agent's answer")
+    return found
+
+
+def _bare(answer: str) -> str:
+    """Return an answer without the one block of code in which it stands."""
+    text = answer.strip()
+    if text.startswith("```") and text.endswith("```") and text.count("```") == 2:
+        text = text[3:-3].removeprefix("json").strip()
+    return text
+
+
 def read_verdict(answer: str, nonce: str, question: str) -> _Verdict:
     """Read the judge's answer: the JSON object alone, or in one fenced block."""
     evidence = question[question.find(f"BEGIN input {nonce}") : question.rfind(nonce)]
     evidence = evidence[: evidence.rfind(nonce)]  # without the form that is asked for
-    text = answer.strip()
-    if text.startswith("```") and text.endswith("```") and text.count("```") == 2:
-        text = text[3:-3].removeprefix("json").strip()
     try:
-        verdict = msgspec.json.decode(text, type=_Verdict)
+        verdict = msgspec.json.decode(_bare(answer), type=_Verdict)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         msg = f"the judge's answer is not the JSON asked for ({error}): {answer.strip()[:200]!r}"
         raise PluginError(msg) from error
