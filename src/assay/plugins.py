@@ -394,7 +394,8 @@ def _has_grade(path: Path) -> bool:
             return False
         msg = f"{path}: not valid Python: {error}"
         raise InputError(msg) from error
-    return any("grade" in _bound(statement) for statement in tree.body)
+    # get_assert is what promptfoo calls.
+    return any({"grade", "get_assert"} & {*_bound(one)} for one in tree.body)
 
 
 def _bound(statement: Any) -> list[str]:

@@ -149,3 +149,28 @@ def test_other_commands_read_the_same_files(assay, skill, tmp_path) -> None:
     assert "case" in done.stdout, done.stderr
     (tmp_path / "c.csv").write_text("input,reference,expect.contains\nx,Paris,Par\n")
     assert '"passes":true' in assay("validate-refs", "c.csv").stdout
+
+
+def test_a_configuration_of_promptfoo_with_an_assertion_in_a_file(assay, tmp_path) -> None:
+    (tmp_path / "check.py").write_text(
+        "def get_assert(output, context):\n"
+        "    found = context['vars']['who'] in output\n"
+        "    return {'pass': found, 'score': 0.5, 'reason': 'looked'}\n"
+    )
+    (tmp_path / "promptfooconfig.yaml").write_text(
+        "prompts: ['greet {{who}}']\n"
+        "tests:\n"
+        "  - vars: {who: Bob}\n"
+        "    assert:\n"
+        "      - {type: python, value: 'file://check.py'}\n"
+        "      - {type: cost, threshold: 0.5}\n"
+    )
+    done = assay("trials", "promptfooconfig.yaml", "-s", "demo", "-k", 2, "-o", "t.jsonl")
+    assert done.code == 0, done.stderr
+    (row,) = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    assert row["passRate"] == 1.0
+    grades = row["trials"][0]["grades"]
+    assert grades["check"]["reasoning"] == "looked"
+    assert grades["limits"]["reasoning"] == "within limits"
+    again = assay("grade", "t.jsonl", "--prompts", "promptfooconfig.yaml")
+    assert again.code == 0, again.stderr

@@ -178,6 +178,7 @@ def write_experiment(
     for other in found[1:]:
         lines += ["#", *(f"# {line}" for line in other.lines)]
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join([*lines, ""]), encoding="utf-8")
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror}"

@@ -210,7 +210,7 @@ def suggest_prompts(
 ) -> list[dict[str, Any]]:
     """Have an agent write prompts about a skill, each with what a good answer has."""
     answer = host.ask(agent, _PROMPTS.format(text=_text(skill), n=n), timeout_s=timeout_s)
-    found = []
+    found: list[dict[str, Any]] = []
     for text in _OBJECT.findall(answer):
         try:
             one = msgspec.json.decode(text)

@@ -32,7 +32,7 @@ _MEANT = {
 }
 """Fields that others have where a prompt has another one."""
 _OF_RESULTS = frozenset(
-    ("output", "trajectory", "score", "grades", "identity", "specHash", "imported", "vars")
+    ("output", "trajectory", "score", "grades", "identity", "specHash", "imported")
 )
 
 

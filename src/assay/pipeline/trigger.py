@@ -30,6 +30,9 @@ CASE_HINT = (
 )
 
 
+_OF_TASK = ("graders", "expect", "imported")
+
+
 class _Case(msgspec.Struct, kw_only=True):
     """A case as it stands in a file; those of skill-creator have `query` and `should_trigger`."""
 
@@ -71,6 +74,8 @@ def _prompt_row(place: str, line: bytes, number: int) -> PromptRow:
         raise InputError(msg, hint=CASE_HINT)
     if isinstance(metadata, dict):  # anything else is refused as in a prompt
         metadata = {**metadata, SHOULD_TRIGGER: should}
+    if isinstance(rest.get("imported"), dict):  # whether the task succeeds is not asked here
+        rest = {name: value for name, value in rest.items() if name not in _OF_TASK}
     case_id = f"case-{number}" if case.id is None else str(case.id)
     row = {**rest, "id": case_id, "input": given, "metadata": metadata}
     return decode_row(place, msgspec.json.encode(row), Prompt, hint=CASE_HINT)

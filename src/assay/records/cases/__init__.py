@@ -92,7 +92,7 @@ def read_yaml(path: Path) -> Any:
         return msgspec.yaml.decode(path.read_bytes())
     except ImportError as error:
         msg = f"{path}: reading YAML needs the package PyYAML"
-        raise InputError(msg, hint="pip install pyyaml, or write the file as JSON") from error
+        raise InputError(msg, hint="in a checkout of Assay: pip install '.[yaml]'") from error
     except OSError as error:
         msg = f"{path}: {error.strerror}"
         raise InputError(msg, hint="check the path") from error

@@ -247,8 +247,7 @@ class _Config:
             row["graders"] = graders
         if statements:
             row["expect"] = {"judge": statements}
-        row |= {"metadata": metadata} if metadata else {}
-        row["vars"] = values
+        row["metadata"] = {**metadata, "vars": values}
         row["imported"] = msgspec.to_builtins(found)
         return with_columns(row, test.get("columns") or {}, FORMAT)
 
@@ -316,6 +315,8 @@ class _Config:
             return unmapped(f"{kind} {reference}", why)
         if not path.is_file():
             return unmapped(f"{kind} {reference}", "there is no such file")
+        if not re.search(r"(?m)^(?:async )?def (?:grade|get_assert)\b", path.read_text("utf-8")):
+            return unmapped(f"{kind} {reference}", "it defines neither get_assert nor grade")
         return Mapped(graders=(name.removeprefix("./"),))
 
     def _content(self, reference: str, kind: str) -> Any:
