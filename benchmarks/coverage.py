@@ -51,8 +51,9 @@ from assay.stats.verdict import GateName, judge_difference, judge_gate
 from benchmarks import verdicts
 from benchmarks.answers import study_answers
 from benchmarks.builds import study_builds, study_erosion, study_judge, study_labels
-from benchmarks.edits import study_edits
+from benchmarks.edits import study_chains, study_reuse
 from benchmarks.study import Study
+from benchmarks.trigger import study_trigger
 from benchmarks.year import study_year
 
 PROMPTS = (10, 20, 30, 50, 100, 200)
@@ -143,12 +144,9 @@ def years_of(settings: Settings) -> Iterator[Study]:
 
 
 def study_life(settings: Settings) -> Iterator[Study]:
-    """Builds, anchors, judges: benchmarks/builds.py."""
-    yield from study_builds(settings.rng, settings.n_null_pairs // 3)
-    yield from study_edits(settings.rng, settings.n_null_pairs // 3)
-    yield from study_erosion(settings.rng, settings.n_null_pairs // 5)
-    yield from study_labels(settings.rng, settings.n_null_pairs)
-    yield from study_judge(settings.rng, settings.n_null_pairs)
+    """Edits, builds, anchors, labels, judges, descriptions: one part after the other."""
+    for part in ("reuse", "edits", "builds", "erosion", "labels", "judge", "trigger"):
+        yield from PARTS[part](settings)
 
 
 def cover_single_trials(name: str, interval: Callable, goal: str = "coverage") -> Study:
@@ -806,10 +804,21 @@ def share(found: list[str], *wanted: str) -> float:
     return float(np.mean([code in wanted for code in found]))
 
 
+def part(study: Callable[..., Iterator[Study]], divisor: int) -> Callable[..., Iterator[Study]]:
+    """Return a study of another file with a share of the repeats of a null pair."""
+    return lambda settings: study(settings.rng, max(50, settings.n_null_pairs // divisor))
+
+
 PARTS = {
     "sequential": study_sequential,
-    "builds": study_life,
     "verdicts": study_verdicts,
+    "reuse": part(study_reuse, 4),
+    "edits": part(study_chains, 8),
+    "builds": part(study_builds, 3),
+    "erosion": part(study_erosion, 5),
+    "labels": part(study_labels, 3),
+    "judge": part(study_judge, 3),
+    "trigger": part(study_trigger, 3),
     "answers": answers_of,
     "year": years_of,
 }

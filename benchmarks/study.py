@@ -4,7 +4,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-LEVELS = {"alarm25": 0.025, "alarm35": 0.035, "alarm100": 0.1, "alarm150": 0.15, "alarm200": 0.2}
+LEVELS = {
+    "alarm25": 0.025,
+    "alarm35": 0.035,
+    "alarm100": 0.1,
+    "alarm150": 0.15,
+    "alarm200": 0.2,
+    "alarm300": 0.3,
+}
 """Largest share of each kind of alarm; 0.05 for any other."""
 
 

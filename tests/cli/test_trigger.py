@@ -278,7 +278,7 @@ def skilled(tmp_path: Path) -> Callable[..., tuple[Path, dict[str, str]]]:
 ENV = ("--env", "ASSAY_DEMO_FOLDER", "--env", "ASSAY_TEST_ANSWERS")
 
 
-def test_a_better_description_is_found_on_one_half_and_judged_on_the_other(
+def test_better_descriptions_are_found_on_each_half_and_judged_on_the_other(
     assay, skills, cases, skilled, tmp_path
 ):
     rows = [(f"c{n}", f"Compose the changelog of version {n}", True) for n in range(12)]
@@ -306,18 +306,22 @@ def test_a_better_description_is_found_on_one_half_and_judged_on_the_other(
     assert f"The best description: {better}" in done.stdout
     assert "candidate is better" in done.stdout, done.stdout
     asked = (tmp_path / "answers/asked.txt").read_text().split("=====")
-    assert len(asked) == 2, "nothing is left to improve after the first proposal"
+    assert len(asked) == 3, "nothing is left to improve after the first proposal of each half"
     assert "was not loaded in 1 of 1 trials: Compose the changelog" in asked[0]
-    trained = set(rows_of(tmp_path / "out.train-1.jsonl"))
-    tested = set(rows_of(tmp_path / "out.test.jsonl"))
-    assert trained.isdisjoint(tested)
-    assert len(trained | tested) == 18
+    assert "the verdict is on both proposals together" in " ".join(done.stdout.split())
+    for train, test in (("train-1", "test-1"), ("second-train-1", "test-2")):
+        seen, unseen = (set(rows_of(tmp_path / f"out.{part}.jsonl")) for part in (train, test))
+        assert seen.isdisjoint(unseen)
+        assert len(seen | unseen) == 18
+        assert unseen == set(rows_of(tmp_path / f"out.{test}.candidate.jsonl"))
+    for version in ("out.test.jsonl", "out.test.candidate.jsonl"):
+        assert len(rows_of(tmp_path / version)) == 18, "every case judges"
     assert (tmp_path / "out.description-1.md").read_text().strip() == better
     assert better not in (skills / "relnotes/SKILL.md").read_text()
     for option in (["--resume"], ["--rerun", "r1"]):
         again = assay("trigger", skills / "relnotes", *args, *option, env=env)
         assert again.code == 0, again
-        assert (tmp_path / "answers/asked.txt").read_text().count("=====") == 1
+        assert (tmp_path / "answers/asked.txt").read_text().count("=====") == 2
 
 
 def test_a_proposal_that_is_none_leaves_the_description(assay, skills, cases, skilled):
@@ -340,14 +344,15 @@ def test_a_proposal_that_is_none_leaves_the_description(assay, skills, cases, sk
 def test_the_budget_counts_proposals(
     assay, skills, cases, skilled, tmp_path, price, limit, n_asked, words
 ):
-    """Trials cost nothing, or at most an even share if they are ended; no proposal is better."""
+    """One proposal for each half. Trials cost nothing, or at most an even share if they are ended;
+    no proposal is better."""
     rows = [(f"c{n}", f"Compose the changelog {n}", True) for n in range(3)]
     given = cases(*rows, ("n1", "Write release notes", True))
     path, env = skilled("<description>Write release notes, somehow.</description>")
     env["ASSAY_TEST_TRIAL_USD"] = "0"
     if price is not None:
         (tmp_path / "answers/price.txt").write_text(price)
-    args = ("--cases", given, "-s", path, "-k", 1, "-j", 4, "--optimize", 2, *ENV)
+    args = ("--cases", given, "-s", path, "-k", 1, "-j", 4, "--optimize", 1, *ENV)
     args = (*args, "--env", "ASSAY_TEST_TRIAL_USD", *(("--max-cost", limit) if limit else ()))
     done = assay("trigger", skills / "relnotes", *args, env=env)
     assert (tmp_path / "answers/asked.txt").read_text().count("=====") == n_asked

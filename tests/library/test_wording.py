@@ -108,6 +108,13 @@ def test_errors_name_the_arguments_of_python(tmp_path, monkeypatch):
     with pytest.raises(InputError) as caught:
         library.run(["x"], agent=str.upper, graders=["regex:("]).collect()
     assert "-g" not in f"{caught.value}{caught.value.hint}"
+    with pytest.raises(InputError) as caught:
+        library.run(["x"], agent="claude", mcp="gone.json").collect()
+    assert str(caught.value).startswith("gone.json: No such file")
+    assert caught.value.hint == "check the path that mcp names"
+    with pytest.raises(InputError) as caught:
+        library.ab(["x"], agent="demo", treatment={"skill": "gone"}, graders=["contains:x"])
+    assert str(caught.value).startswith("the experiment: arm gone: gone is not a skill")
     treatment = {"agent": "demo"}
     with pytest.raises(AssayError) as caught:
         library.ab(["x"], agent={"simple": "echo {}"}, treatment=treatment, model="x", k=1)

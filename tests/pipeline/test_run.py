@@ -130,7 +130,7 @@ def test_the_first_start_in_a_shared_home_is_alone(
     specs = [msgspec.structs.replace(spec(text, surroundings=around), agent=ref) for _ in range(4)]
     rows = Times()
     assert (
-        len(list(execute(Batch(specs=specs, workers=4, overlap=True), rows=nullcontext(rows)))) == 4
+        len(list(execute(Batch(specs=specs, jobs=4, overlap=True), rows=nullcontext(rows)))) == 4
     )
     (_, first_step, first_end), *others = sorted(rows.times)
     if isolate:
@@ -146,7 +146,7 @@ def test_what_has_finished_is_kept_when_the_caller_breaks_off(
     log: list[str] = []
     specs = [*(spec(text) for text in "abc"), spec("!do deaf ; wait 300")]
     rows = nullcontext(Output(log))
-    results = execute(Batch(specs=specs, workers=4), rows=rows)
+    results = execute(Batch(specs=specs, jobs=4), rows=rows)
     assert next(results).output in "abc"
     time.sleep(2)
     results.close()

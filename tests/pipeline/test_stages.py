@@ -64,7 +64,7 @@ class Last(BatchProgress):
 def run(specs: list[TrialSpec], workers: int = 1, **how: Any) -> Generator[tuple[TrialSpec, Any]]:
     """Yield each trial with its result."""
     last = Last()
-    with closing(execute(Batch(specs=specs, workers=workers, **how), progress=last)) as results:
+    with closing(execute(Batch(specs=specs, jobs=workers, **how), progress=last)) as results:
         for result in results:
             assert result is last.trial[1]
             yield last.trial

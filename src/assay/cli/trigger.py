@@ -146,8 +146,8 @@ _PLACE = ("cwd", "workspace_dir", "isolate")
     "--optimize",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Let the agent propose up to N descriptions, tested on one half of the cases, and compare "
-    "the best with the present one on the other half.",
+    help="Let the agent propose up to N descriptions from each half of the cases, and compare the "
+    "best of them with the present one on the other half.",
 )
 @click.option(
     "--suggest",

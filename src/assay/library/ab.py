@@ -254,7 +254,7 @@ def _experiment(
         made = with_treatment(Arm(**_lists(arm)), treatments, _lists(rest))
     except TypeError as error:
         raise InputError(str(error)) from error
-    return check_experiment(made, prompts)
+    return check_experiment(made, "the experiment")
 
 
 def _lists(values: dict[str, Any]) -> dict[str, Any]:

@@ -319,7 +319,7 @@ class Conductor:
                 grader, why = ungraded
                 msg = f"arm {arm.name}: the grader {grader} failed: {why}"
                 raise InputError(
-                    msg, hint="nothing more was started; fix it and run the same command again"
+                    msg, hint="nothing more was started; fix it and run the same again"
                 )
         for line in self._run.failures():
             self.say(f"Warning: {line}")
@@ -565,7 +565,7 @@ def _remedy(cause: str, arm: ExperimentArm) -> str:
         return (known.login if known else "check its API key") + where
     if cause == "spawn" and known:
         return known.install
-    return "nothing more was started; run the same command again when it is fixed"
+    return "nothing more was started; run the same again when it is fixed"
 
 
 def _with_reuse(proof: ArmsProof, reused: Mapping[str, ReuseReport]) -> ArmsProof:

@@ -79,8 +79,8 @@ def read_mcp(path: Path, data: bytes | None = None) -> dict[str, Any]:
         try:
             data = path.read_bytes()
         except OSError as error:
-            msg = f"--mcp {path}: {error.strerror}"
-            raise InputError(msg) from error
+            msg = f"{path}: {error.strerror}"
+            raise InputError(msg, hint="check the path that --mcp names") from error
     else:
         name = "stdin"
     from assay.adapters.vendor import parse_mcp, with_full_paths  # late: 3 ms, for --mcp alone

@@ -131,7 +131,7 @@ def _cases_in(answer: str) -> Iterator[dict[str, Any]]:
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """A description and how it did on the first half of the cases."""
+    """A description and how it did on the half of the cases that it was made from."""
 
     description: str
     run: TriggerRun

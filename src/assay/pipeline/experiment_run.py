@@ -235,7 +235,7 @@ class ExperimentRun:
         """Run those of some trials that are missing; stop may end it early."""
         batch = msgspec.structs.replace(self._batch, specs=specs, max_cost=self.budget_left())
         work = CaptureTrial(graders=batch.graders)
-        again = Regrade(work=work, workers=batch.workers, announce=progress.grading_again)
+        again = Regrade(work=work, workers=batch.jobs, announce=progress.grading_again)
         with open_rows(batch, progress, earlier=self.earlier, regrade=again) as rows:
             into = nullcontext(rows)
             for _ in execute(batch, progress=progress, stop=stop, rows=into, trace=trace):
@@ -488,8 +488,8 @@ def _check_graded(experiment: Experiment, arm: PreparedRun) -> None:
     """Refuse prompts that nobody judges: without grades no arm can be better."""
     without = [prompt.id for prompt, _ in arm.rows if not (prompt.graders or prompt.expect)]
     if not arm.graders and without:
-        msg = f"{experiment.prompts}: no grader judges the prompt {without[0]!r}"
-        raise InputError(msg, hint="name graders in the experiment, with -g, or in each prompt")
+        msg = f"no grader judges the prompt {without[0]!r} of the experiment"
+        raise InputError(msg, hint="name graders with -g, in the experiment file or in each prompt")
 
 
 def _bodies(arm: PreparedRun) -> dict[str, str]:

@@ -7,7 +7,6 @@ user's own files, packages as they are installed. What cannot be known in this w
 import contextlib
 import os
 import re
-import shlex
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,22 @@ from pathlib import Path
 import msgspec
 
 from assay import __path__, __version__
+from assay.pipeline.command_words import (
+    ASSIGNMENT,
+    FETCHERS,
+    KEYWORDS,
+    POSITIONAL,
+    PROJECT_FILES,
+    RUNNER_VALUES,
+    RUNNERS,
+    WRAPPERS,
+    filled,
+    first_operand,
+    npm_script,
+    python_target,
+    simple_commands,
+    without_options,
+)
 from assay.pipeline.mentions import (
     is_only_read,
     is_quoted,
@@ -80,42 +95,9 @@ _READS = (
     r"""|\benv\[["'](\w+)|ENV(?:\.fetch\(|\[|\{)\s*["']?(\w+)|env\.get\(\s*["'](\w+)"""
 )
 _SHELL_READS = r"\$\{?([A-Za-z_]\w*)"
-_ASSIGNMENT = r"[A-Za-z_]\w*=.*"
-_KEYWORDS = frozenset({
-    "if", "then", "else", "elif", "do", "while", "until", "!", "time", "exec", "command", "builtin",
-    "export", "local", "readonly", "eval", "nohup", "setsid", "stdbuf", "-",
-})  # fmt: skip
-_WRAPPERS: dict[str, tuple[str, ...]] = {
-    "env": ("-u", "-C", "-S", "--unset", "--chdir"), "nice": ("-n",), "ionice": ("-c", "-n"),
-    "timeout": ("-k", "-s"), "nohup": (), "setsid": (), "stdbuf": ("-i", "-o", "-e"),
-    "sudo": ("-u", "-g"), "doas": ("-u",), "time": ("-o", "-f"), "taskset": (), "direnv": (),
-    "xvfb-run": ("-n", "-s"), "dotenv": ("-f", "-e"), "unbuffer": (), "chronic": (),
-}  # fmt: skip
-"""Programs that start another one, and their options that take a value."""
-_POSITIONAL = {"timeout": 1, "taskset": 1, "direnv": 2}
-"""Words of theirs before the program that they start."""
-_RUNNERS = {
-    "uv": "run", "poetry": "run", "pipenv": "run", "pdm": "run", "rye": "run", "hatch": "run",
-    "conda": "run", "pixi": "run", "mise": "exec", "asdf": "exec", "bundle": "exec", "npm": "exec",
-    "pnpm": "exec",
-}  # fmt: skip
-_RUNNER_VALUES = (
-    "--with", "--with-editable", "--with-requirements", "--python", "-p", "--project",
-    "--directory", "--env-file", "--extra", "--group", "--index", "-n", "--name",
-    "--package", "--prefix", "-w",
-)  # fmt: skip
-_PROJECT_FILES: dict[str, tuple[str, ...]] = {
-    "make": ("GNUmakefile", "makefile", "Makefile"), "gmake": ("GNUmakefile", "Makefile"),
-    "just": ("justfile", "Justfile", ".justfile"), "task": ("Taskfile.yml", "Taskfile.yaml"),
-    "rake": ("Rakefile",), "invoke": ("tasks.py",), "tox": ("tox.ini",), "nox": ("noxfile.py",),
-    "cargo": ("Cargo.toml", "Cargo.lock"), "go": ("go.mod", "go.sum"), "mvn": ("pom.xml",),
-    "gradle": ("build.gradle", "build.gradle.kts"), "dotnet": (),
-}  # fmt: skip
-"""Programs that find in a file of their own what they run."""
 _WRITERS = frozenset({"tee", "touch", "rm", "rmdir", "mkdir", "mv", "truncate"})
 _REDIRECTED = r"""(?:>>?|\btee\b(?:\s+-a)?)\s*["']?([^\s"';|&()<>]+)"""
 """Where a shell writes to."""
-_FETCHERS = frozenset({"npx", "bunx", "uvx", "pipx", "dlx"})
 _SYSTEM = ("/usr/bin/", "/bin/", "/usr/sbin/", "/sbin/", "/usr/lib/", "/usr/libexec/")
 
 
@@ -185,11 +167,11 @@ class Loader:
         if not words or depth > _DEEPEST:
             return
         name = words[0]
-        if Path(name).name in _FETCHERS:
+        if Path(name).name in FETCHERS:
             self._fetched(words, folder)
             return
-        if (runner := Path(name).name) in _PROJECT_FILES:
-            for file in filter(_is_file, (folder / each for each in _PROJECT_FILES[runner])):
+        if (runner := Path(name).name) in PROJECT_FILES:
+            for file in filter(_is_file, (folder / each for each in PROJECT_FILES[runner])):
                 self._script(file, folder, depth + 1)
             self._unknown[f"what {runner} builds and runs"] = None
         path = self.find(name, folder)
@@ -219,7 +201,7 @@ class Loader:
         elif re.fullmatch(_SHELL, name):
             self._shell(args, folder, depth)
         elif re.fullmatch(_OTHERS, name):
-            if script := _first_operand(args, ("-e", "-f")):
+            if script := first_operand(args, ("-e", "-f")):
                 self._script_named(script, folder, depth)
         else:
             self._executable(path, args, folder, depth)
@@ -264,19 +246,19 @@ class Loader:
     def _unwrapped(self, words: list[str], folder: Path) -> list[str]:
         """Return the command that others start: env, timeout, uv run and so on."""
         for _ in range(_DEEPEST):
-            while words and re.fullmatch(_ASSIGNMENT, words[0], re.DOTALL):
+            while words and re.fullmatch(ASSIGNMENT, words[0], re.DOTALL):
                 self._assign(words.pop(0))
             if not words:
                 return words
             name = Path(words[0]).name
-            if name in _KEYWORDS and name not in _WRAPPERS:
+            if name in KEYWORDS and name not in WRAPPERS:
                 words = words[1:]
-            elif name in _WRAPPERS:
-                words = _without_options(words[1:], _WRAPPERS[name])
-                words = words[_POSITIONAL.get(name, 0) :]
-            elif name in _RUNNERS and words[1:2] == [_RUNNERS[name]]:
+            elif name in WRAPPERS:
+                words = without_options(words[1:], WRAPPERS[name])
+                words = words[POSITIONAL.get(name, 0) :]
+            elif name in RUNNERS and words[1:2] == [RUNNERS[name]]:
                 words = self._run_by(name, words[2:], folder)
-            elif name in ("npm", "pnpm", "yarn", "bun") and (text := _npm_script(words, folder)):
+            elif name in ("npm", "pnpm", "yarn", "bun") and (text := npm_script(words, folder)):
                 self._shell_text(text, folder, folder, 1)
                 return []
             else:
@@ -296,7 +278,7 @@ class Loader:
                 project = folder / value
             if option == "--with-editable":
                 self.folder(folder / value)
-        words = _without_options(rest, _RUNNER_VALUES)
+        words = without_options(rest, RUNNER_VALUES)
         for place in (project, *(project or folder).parents):
             locks = ("uv.lock", "poetry.lock", "Pipfile.lock", "pdm.lock", "pixi.lock")
             for lock in (*locks, "pyproject.toml") if place else ():
@@ -327,7 +309,7 @@ class Loader:
     # Python
 
     def _python(self, program: Path, args: Sequence[str], folder: Path) -> None:
-        kind, value = _python_target(args)
+        kind, value = python_target(args)
         own = folder
         if kind == "script":
             own = (folder / value).parent if not (folder / value).is_dir() else folder / value
@@ -430,9 +412,9 @@ class Loader:
             "--config",
             "--cwd",
         )
-        words = _without_options([*args], values)
+        words = without_options([*args], values)
         if name in ("bun", "deno") and words[:1] == ["run"]:
-            words = _without_options(words[1:], values)
+            words = without_options(words[1:], values)
         if not words:
             return
         path = _node_file(folder / words[0])
@@ -481,7 +463,7 @@ class Loader:
             if re.fullmatch(r"-[a-z]*c", option):
                 self._shell_text(value, folder, folder, depth)
                 return
-        if script := _first_operand(args, ("-o", "-O")):
+        if script := first_operand(args, ("-o", "-O")):
             self._script_named(script, folder, depth)
 
     def shell_line(self, text: str, folder: Path) -> None:
@@ -496,9 +478,9 @@ class Loader:
         self._written.update((folder / name).resolve() for name in re.findall(_REDIRECTED, text))
         values: dict[str, str] = {}
         here = folder
-        for words in _simple_commands(text):
-            words = [_filled(word, values, self._env, own) for word in words]
-            while words and re.fullmatch(_ASSIGNMENT, words[0], re.DOTALL):
+        for words in simple_commands(text):
+            words = [filled(word, values, self._env, own) for word in words]
+            while words and re.fullmatch(ASSIGNMENT, words[0], re.DOTALL):
                 name, _, values[name] = words[0].partition("=")
                 self._assign(words.pop(0))
             if not words:
@@ -707,52 +689,6 @@ def _names_read(text: str, pattern: str) -> set[str]:
     return {name for each in found for name in ((each,) if isinstance(each, str) else each) if name}
 
 
-def _python_target(args: Sequence[str]) -> tuple[str, str]:
-    """Return what Python is told to run: a module, code, a script, or nothing."""
-    words = iter(args)
-    for word in words:
-        if word in ("-X", "-W", "-Q", "--check-hash-based-pycs"):
-            next(words, None)
-        elif found := re.fullmatch(r"-[bBdEiIOqRsSuvVx]*m(.*)", word):
-            return "module", found[1] or next(words, "")
-        elif re.fullmatch(r"-[A-Za-z]*c", word):
-            return "code", next(words, "")
-        elif not word.startswith("-"):
-            return "script", word
-        elif word == "-":
-            return "", ""
-    return "", ""
-
-
-def _first_operand(args: Sequence[str], valued: Sequence[str]) -> str:
-    rest = _without_options([*args], tuple(valued))
-    return rest[0] if rest else ""
-
-
-def _without_options(words: list[str], valued: Sequence[str]) -> list[str]:
-    """Leave out options before the first other word."""
-    while words and words[0].startswith("-") and words[0] != "-":
-        if words[0] == "--":
-            return words[1:]
-        words = words[2 if words[0] in valued else 1 :]
-    return words
-
-
-def _npm_script(words: list[str], folder: Path) -> str:
-    """Return the command line behind `npm run NAME`."""
-    rest = [word for word in words[1:] if not word.startswith("-")]
-    name = rest[1] if rest[:1] in (["run"], ["run-script"]) and len(rest) > 1 else "".join(rest[:1])
-    for place in (folder, *folder.parents):
-        try:
-            package = msgspec.json.decode((place / "package.json").read_bytes())
-            return str(package["scripts"][name])
-        except (OSError, msgspec.DecodeError, UnicodeError):
-            continue
-        except (KeyError, TypeError):
-            return ""
-    return ""
-
-
 def _node_file(path: Path) -> Path | None:
     ends = ("", ".js", ".mjs", ".cjs", ".ts", ".mts", ".tsx", ".jsx", ".json")
     places = [path.with_name(f"{path.name}{end}") for end in ends]
@@ -760,42 +696,6 @@ def _node_file(path: Path) -> Path | None:
     if path.suffix in (".js", ".mjs"):  # TypeScript names its files so
         places.append(path.with_suffix(path.suffix.replace("js", "ts")))
     return next(filter(_is_file, places), None)
-
-
-def _simple_commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each command in a text of the shell, as far as a glance can tell."""
-    plain = re.sub(r"\\\n", " ", text)
-    plain = re.sub(r"(?m)(?:^|(?<=\s))#.*$", "", plain)
-    # The folder of a script is known: $(dirname "$0") and its like stand for it.
-    plain = re.sub(
-        r"""\$\(\s*(?:cd\s+)?["']?\$?\(?\s*dirname[^)]*\)[^)\n]*\)?""", "$OWN_FOLDER", plain
-    )
-    for part in re.split(r"\n|;|\|\||\||&&|&(?!>)|`|\$\(|[(){}](?!\w*\})", plain):
-        if not part.strip():
-            continue
-        try:
-            words = shlex.split(part)
-        except ValueError:
-            words = part.replace('"', " ").replace("'", " ").split()
-        while words and words[0] in _KEYWORDS and words[0] != "export":
-            words = words[1:]
-            while words and words[0] in ("-a", "-c", "-l", "-p") and len(words) > 1:
-                words = words[1:]
-        if words:
-            yield words
-
-
-def _filled(word: str, values: Mapping[str, str], env: Mapping[str, str], own: Path) -> str:
-    """Put what is known in place of variables."""
-    known = {**env, **values, "OWN_FOLDER": str(own)}
-
-    def value(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        if name in known:
-            return known[name].replace("$OWN_FOLDER", str(own))
-        return found[0]
-
-    return re.sub(r"\$(?:\{(\w+)[^}]*\}|([A-Za-z_]\w*))", value, word)
 
 
 def _start_of(path: Path) -> bytes:

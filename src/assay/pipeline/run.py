@@ -91,7 +91,29 @@ _REMEDY = (
 )
 
 
-class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ExecutionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How trials are run: what a request asks for, and a batch does."""
+
+    raw_rows: bool = False
+    """Write the agent's lines as they came, as `assay run` does, and grade nothing."""
+    until: Callable[[TrialSpec], Until] | None = None
+    """Returns, for an attempt at a trial, what says of its steps whether they settle it."""
+    jobs: int = 1
+    """How many trials run at once."""
+    overlap: bool = False
+    """Whether trials of one prompt that work in the same folder may run at once, too."""
+    retries: int = 0
+    rate_per_s: float | None = None
+    """Most trials of one provider and model that are started in a second."""
+    longest_wait_s: float = LONGEST_WAIT_S
+    """Longest pause of all trials of a provider and model after it refused one (429)."""
+    max_cost: float | None = None
+    """In US dollars; once they are spent, no other trial is started."""
+    executor: PluginRef = PluginRef(name="local")
+    """Where the trials run."""
+
+
+class RunRequest(ExecutionOptions, frozen=True, kw_only=True):
     """All that a run needs to know. Prompts and an agent are enough."""
 
     prompts: PluginRef | str | Path = PluginRef(name="prompts")
@@ -117,15 +139,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Trials of each prompt, in one row; None is one trial and a row of capture."""
     allocate: Path | None = None
     """A baseline or an earlier run by whose spread k trials on average are given to prompts."""
-    raw_rows: bool = False
-    """Write the agent's lines as they came, as `assay run` does, and grade nothing."""
-    until: Callable[[TrialSpec], Until] | None = None
-    """Returns, for an attempt at a trial, what says of its steps whether they settle it."""
 
-    jobs: int = 1
-    """How many trials run at once."""
-    overlap: bool = False
-    """Whether trials of one prompt that work in the same folder may run at once, too."""
     timeout_s: float | None = None
     """For each turn; by default what the agent's schema says, or 60 s."""
     trial_timeout_s: float | None = None
@@ -133,14 +147,6 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Longest silence of an agent."""
     memory_bytes: int | None = None
     cpus: float | None = None
-    retries: int = 0
-    rate_per_s: float | None = None
-    """Most trials of one provider and model that are started in a second."""
-    longest_wait_s: float = LONGEST_WAIT_S
-    """Longest pause of all trials of a provider and model after it refused one (429)."""
-    max_cost: float | None = None
-    """In US dollars; once they are spent, no other trial is started."""
-    executor: PluginRef = PluginRef(name="local")
 
     cwd: Path | None = None
     """Where agents work; by default the current folder."""
@@ -279,7 +285,7 @@ class PlannedArm(PreparedRun, frozen=True, kw_only=True):
         return self.setting.run_token
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class Batch(ExecutionOptions, frozen=True, kw_only=True):
     """The trials to run, and how."""
 
     specs: list[TrialSpec]
@@ -288,20 +294,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Note, ...] = ()
     """What the person who started the run should know, in this order."""
     graders: Sequence[PluginRef] = ()
-    raw_rows: bool = False
-    until: Callable[[TrialSpec], Until] | None = None
-    workers: int = 1
-    overlap: bool = False
-    """Whether trials of one prompt may run at once in one folder."""
-    retries: int = 0
-    max_cost: float | None = None
-    """In dollars; once they are spent, no other trial is started."""
     budget: Budget | None = None
-    """The same, where other batches and questions to agents are paid from it, too."""
-    rate_per_s: float | None = None
-    longest_wait_s: float = LONGEST_WAIT_S
-    executor: PluginRef = PluginRef(name="local")
-    """Where the trials run."""
+    """In place of max_cost, where other batches and questions to agents are paid from it, too."""
     earlier_tokens: Sequence[str] = ()
     """Of runs that may have left agents behind, to be ended."""
     settles: bool = False
@@ -455,16 +449,8 @@ def batch_of(arms: Sequence[PlannedArm], specs: list[TrialSpec] | None = None) -
         arms=tuple(arms),
         notes=tuple(dict.fromkeys(note for arm in arms for note in arm.notes)),
         graders=first.graders,
-        raw_rows=request.raw_rows,
-        until=request.until,
-        workers=request.jobs,
-        overlap=request.overlap,
-        retries=request.retries,
-        max_cost=request.max_cost,
-        rate_per_s=request.rate_per_s,
-        longest_wait_s=request.longest_wait_s,
-        executor=request.executor,
         earlier_tokens=resumed,
+        **{name: getattr(request, name) for name in ExecutionOptions.__struct_fields__},
     )
 
 
@@ -761,7 +747,7 @@ def execute(
             missing = kept.missing(batch.specs)
             if stop is not None:
                 missing = stop.begin(missing, kept)
-            workers = max(1, min(batch.workers, len(missing)))
+            workers = max(1, min(batch.jobs, len(missing)))
             check_startable(missing, workers, here=batch.is_local)
             progress.begin(missing, len(batch.specs))
             with progress:
@@ -780,7 +766,7 @@ def _run_missing(
     stop: StopRule | None,
 ) -> Generator[Any, None, None]:
     """Put the steps around each trial, and run them in the workers."""
-    workers = max(1, min(batch.workers, len(missing)))
+    workers = max(1, min(batch.jobs, len(missing)))
     executor = plugins.executor(
         PluginRef(name=batch.executor.name, options={**batch.executor.options, "workers": workers})
     )
@@ -850,7 +836,7 @@ def _leave_workspace(spec: TrialSpec, result: Any) -> None:
 
 def _shares_folders(batch: Batch, missing: list[TrialSpec]) -> bool:
     """Whether trials have to wait for others that work in the same folder."""
-    return batch.workers > 1 and not batch.overlap and OneAfterAnother.is_needed(missing)
+    return batch.jobs > 1 and not batch.overlap and OneAfterAnother.is_needed(missing)
 
 
 def _attempt_elsewhere(

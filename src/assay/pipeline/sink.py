@@ -73,7 +73,7 @@ class Sink:
         for key in journal.rows():
             if key.kind != self._kind:
                 msg = f'{journal.path}: row "{key.id}" was written by `assay {key.kind}`'
-                raise InputError(msg, hint=f"continue with assay {key.kind}, or use another -o")
+                raise InputError(msg, hint="continue as the file was begun, or use another -o")
             done.add(key.id)
             if (spec := by_id.get(key.id)) is None:
                 continue

@@ -41,7 +41,7 @@ from assay.report.sentence import word_verdicts
 ASK_TIMEOUT_S = 600.0
 _CURRENT, _CANDIDATE = "current", "candidate"
 
-type _Arms = Mapping[tuple[str, str], PlannedArm]
+type _Outputs = Mapping[tuple[str, str], Path]
 """By the names of the agent and of the version of the skill."""
 
 
@@ -170,7 +170,8 @@ class TriggerExperiment:
         several = len(versions) > 1
         if several:
             self.lines.append(_difference(list(arms.values())))
-        return self._report(arms, [prompt.id for prompt, _ in cases], several=several)
+        outputs = {key: _output(arm) for key, arm in arms.items()}
+        return self._report(outputs, [prompt.id for prompt, _ in cases], several=several)
 
     def _arm(
         self, agent: str, variant: str, skill: Skill, cases: list[PromptRow], part: str
@@ -193,18 +194,18 @@ class TriggerExperiment:
         )
         return place(prepare(asked))
 
-    def _report(self, arms: _Arms, order: list[str], *, several: bool) -> TriggerReport:
+    def _report(self, outputs: _Outputs, order: list[str], *, several: bool) -> TriggerReport:
         skill = self._request.skill.name
         self._using |= {
             agent
-            for (agent, _), arm in arms.items()
-            if uses_skills(read_fires(_output(arm), agent, skill))
+            for (agent, _), path in outputs.items()
+            if uses_skills(read_fires(path, agent, skill))
         }
         runs = []
-        for (agent, variant), arm in arms.items():
-            fires = read_fires(_output(arm), agent, skill, works=agent in self._using)
+        for (agent, variant), path in outputs.items():
+            fires = read_fires(path, agent, skill, works=agent in self._using)
             described = variant if several else ""
-            invalid = [*fires.invalid, *_unhealthy(_output(arm), fires)]
+            invalid = [*fires.invalid, *_unhealthy(path, fires)]
             fires = msgspec.structs.replace(fires, description=described, invalid=invalid)
             runs.append(in_order(fires, order))
         return TriggerReport(skill=skill, runs=runs)
@@ -226,65 +227,107 @@ class TriggerExperiment:
         return msgspec.structs.replace(report, verdicts=verdicts)
 
     def _optimize(self) -> TriggerReport:
-        """Find a better description on one half of the cases, and judge it on the other."""
+        """Find a better description on each half of the cases, and judge it on the other half.
+
+        No case judges a description that was made from it, and all of them count.
+        """
         request, skill = self._request, self._request.skill
-        train, test = split_cases(request.cases, request.seed)
+        first, second = split_cases(request.cases, request.seed)
         most, k = request.optimize or 0, request.run.k or 1
-        n_trials = k * (len(train) * (most + 1) + len(test) * 2)
-        self._budget = Budget(request.run.max_cost, n_trials + most)
+        n_trials = k * len(request.cases) * (most + 3)
+        self._budget = Budget(request.run.max_cost, n_trials + 2 * most)
         self.asked = PaidHost(self._budget)
-        attempts: list[Attempt] = []
-        for report in self._attempts(train, attempts, self.asked):
-            if not self._is_complete:
-                return report
-        best = best_of(attempts)
-        if best is attempts[0]:
+        present: list[TriggerReport] = []
+        found: list[tuple[str, str, list[PromptRow]]] = []
+        for part, train, test in (("", first, second), ("second-", second, first)):
+            attempts: list[Attempt] = []
+            for report in self._attempts(train, part, attempts, self.asked):
+                if not self._is_complete:
+                    return report
+                present += [report] if len(attempts) == 0 else []
+            best = best_of(attempts)
+            found += [] if best is attempts[0] else [(part, best.description, test)]
+        if not found:
             self.lines.append("No proposal did better than the present description.")
-            return self._run(test, {"": skill}, "test")
-        other = with_description(skill, best.description, self._scratch / "best")
-        report = self._judged(self._run(test, {_CURRENT: skill, _CANDIDATE: other}, "test"))
-        self.lines.append(visible_line(f"The best description: {best.description}"))
-        return msgspec.structs.replace(report, best_description=best.description)
+            return self._pooled(present)
+        tested: list[TriggerReport] = []
+        for number, (part, description, test) in enumerate(found, 1):
+            other = with_description(skill, description, self._scratch / f"{part}best")
+            versions = {_CURRENT: skill, _CANDIDATE: other}
+            tested.append(self._run(test, versions, f"test-{number}"))
+            if not self._is_complete:
+                return tested[-1]
+        report = self._judged(self._pooled(tested))
+        if len(tested) > 1:
+            self.lines.append(
+                "Each half of the cases judged what was proposed for the other half; the verdict "
+                "is on both proposals together."
+            )
+        gains = [_score(*one.runs[1:]) - _score(*one.runs[:1]) for one in tested]
+        best_description = found[gains.index(max(gains))][1]
+        self.lines.append(visible_line(f"The best description: {best_description}"))
+        return msgspec.structs.replace(report, best_description=best_description)
+
+    def _pooled(self, reports: Sequence[TriggerReport]) -> TriggerReport:
+        """Put the trials of both halves together, in a file for each version."""
+        (agent,) = self._request.agents
+        outputs = {}
+        for parts in zip(*(report.runs for report in reports), strict=True):
+            variant = parts[0].description
+            words = [self._output.stem, "test", "" if variant == _CURRENT else variant]
+            path = self._output.with_name(".".join(filter(None, words)) + self._output.suffix)
+            with replaced_file(path) as file:  # made again from files that stay
+                for part in parts:
+                    file.write(Path(str(part.output)).read_bytes())
+            outputs[agent, variant] = path
+        self.outputs = list(outputs.values())
+        ids = [prompt.id for prompt, _ in self._request.cases]
+        return self._report(outputs, ids, several=len(outputs) > 1)
 
     def _attempts(
-        self, cases: list[PromptRow], done: list[Attempt], asked: PaidHost
+        self, cases: list[PromptRow], part: str, done: list[Attempt], asked: PaidHost
     ) -> Iterator[TriggerReport]:
         """Try the present description and each proposal on these cases; add them to done."""
         inputs = {prompt.id: "\n".join(prompt.turns) for prompt, _ in cases}
         skill = self._request.skill
         for number in range((self._request.optimize or 0) + 1):
             if number:
-                description = self._proposal(done, number, asked)
+                description = self._proposal(done, f"{part}description-{number}", asked)
                 if description is None:
                     return
-                folder = self._scratch / f"proposal-{number}"
+                folder = self._scratch / f"{part}proposal-{number}"
                 skill = with_description(self._request.skill, description, folder)
-            report = self._run(cases, {"": skill}, f"train-{number}")
+            report = self._run(cases, {"": skill}, f"{part}train-{number}")
             yield report
             attempt = Attempt(description=skill.description, run=report.runs[0], inputs=inputs)
             done.append(attempt)
             name = f"Proposal {number}" if number else "The present description"
             right = f"{attempt.score:.0%} right on {counted_noun(len(cases), 'case')}"
-            self.say(Note(f"{name}: {right} of the first half"))
+            self.say(Note(f"{name}: {right} of the {'second' if part else 'first'} half"))
             if attempt.score == 1:  # nothing is left to improve
                 return
 
-    def _proposal(self, done: Sequence[Attempt], number: int, asked: PaidHost) -> str | None:
+    def _proposal(self, done: Sequence[Attempt], name: str, asked: PaidHost) -> str | None:
         """Ask for a description, or read what an earlier run kept; None if there is none."""
         request, output = self._request, self._request.run.output
-        kept = output.with_suffix(f".description-{number}.md") if output else None
+        kept = output.with_suffix(f".{name}.md") if output else None
         if kept is not None and kept.is_file() and request.run.mode == "resume":
             return read_description(kept)
         (agent,) = request.agents.values()
         try:
             found = propose_description(request.skill, done, agent, asked, ASK_TIMEOUT_S)
         except AssayError as error:
+            number = name.rpartition("-")[2]
             self.say(Note(f"There is no proposal {number}: {error.message}", True))
             return None
         if kept is not None:
             with self.open_output(kept) as file:
                 file.write(f"{found}\n".encode())
         return found
+
+
+def _score(run: TriggerRun) -> float:
+    return Attempt(description="", run=run, inputs={}).score
 
 
 def _output(arm: PlannedArm) -> Path:

@@ -474,6 +474,7 @@ class TriggerReport(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     verdicts: list[dict[str, Any]] = []
     """With --compare and --optimize: the verdict on the two descriptions, for each agent."""
     best_description: str | UnsetType = UNSET
-    """With --optimize: the description that did best on the first half of the cases."""
+    """With --optimize: of what was proposed for each half of the cases, what gained most on the
+    other half."""
     proposals_usd: float | UnsetType = UNSET
     """With --optimize: what the agent's work on proposals cost, as far as is known."""

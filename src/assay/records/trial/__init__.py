@@ -270,7 +270,11 @@ class _PassOnly(Grade, kw_only=True, frozen=True, rename="camel"):
 
 
 class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
-    """One trial. Encoded as it is, it is a row of capture."""
+    """One trial. Encoded as it is, it is a row of capture.
+
+    What it does not have is UNSET, which stands for "not in the row". A trial that a program reads
+    (`assay.read`, `assay.run`) has None there, and an empty list or dict of what may be several.
+    """
 
     entry_number: int | UnsetType = msgspec.field(name=NUMBER, default=UNSET)
     """Which trial of its prompt, from 1; absent in a row of capture, which has one."""
@@ -360,10 +364,6 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
         row: dict[str, Any] = msgspec.to_builtins(trial)
         row.pop("trialMetadata", None)
         return row
-
-
-# What a trial does not have is UNSET, which leaves it out on disk. A Python program that reads
-# trials expects None there, and an empty list or dict where there may be several of something.
 
 
 def for_reading(trial: Trial) -> Trial:

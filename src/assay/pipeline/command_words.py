@@ -1,0 +1,124 @@
+"""What the words of a command line say: programs that start others, options, lines of a shell."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+ASSIGNMENT = r"[A-Za-z_]\w*=.*"
+KEYWORDS = frozenset({
+    "if", "then", "else", "elif", "do", "while", "until", "!", "time", "exec", "command", "builtin",
+    "export", "local", "readonly", "eval", "nohup", "setsid", "stdbuf", "-",
+})  # fmt: skip
+WRAPPERS: dict[str, tuple[str, ...]] = {
+    "env": ("-u", "-C", "-S", "--unset", "--chdir"), "nice": ("-n",), "ionice": ("-c", "-n"),
+    "timeout": ("-k", "-s"), "nohup": (), "setsid": (), "stdbuf": ("-i", "-o", "-e"),
+    "sudo": ("-u", "-g"), "doas": ("-u",), "time": ("-o", "-f"), "taskset": (), "direnv": (),
+    "xvfb-run": ("-n", "-s"), "dotenv": ("-f", "-e"), "unbuffer": (), "chronic": (),
+}  # fmt: skip
+"""Programs that start another one, and their options that take a value."""
+POSITIONAL = {"timeout": 1, "taskset": 1, "direnv": 2}
+"""Words of theirs before the program that they start."""
+RUNNERS = {
+    "uv": "run", "poetry": "run", "pipenv": "run", "pdm": "run", "rye": "run", "hatch": "run",
+    "conda": "run", "pixi": "run", "mise": "exec", "asdf": "exec", "bundle": "exec", "npm": "exec",
+    "pnpm": "exec",
+}  # fmt: skip
+RUNNER_VALUES = (
+    "--with", "--with-editable", "--with-requirements", "--python", "-p", "--project",
+    "--directory", "--env-file", "--extra", "--group", "--index", "-n", "--name",
+    "--package", "--prefix", "-w",
+)  # fmt: skip
+PROJECT_FILES: dict[str, tuple[str, ...]] = {
+    "make": ("GNUmakefile", "makefile", "Makefile"), "gmake": ("GNUmakefile", "Makefile"),
+    "just": ("justfile", "Justfile", ".justfile"), "task": ("Taskfile.yml", "Taskfile.yaml"),
+    "rake": ("Rakefile",), "invoke": ("tasks.py",), "tox": ("tox.ini",), "nox": ("noxfile.py",),
+    "cargo": ("Cargo.toml", "Cargo.lock"), "go": ("go.mod", "go.sum"), "mvn": ("pom.xml",),
+    "gradle": ("build.gradle", "build.gradle.kts"), "dotnet": (),
+}  # fmt: skip
+"""Programs that find in a file of their own what they run."""
+FETCHERS = frozenset({"npx", "bunx", "uvx", "pipx", "dlx"})
+
+
+def python_target(args: Sequence[str]) -> tuple[str, str]:
+    """Return what Python is told to run: a module, code, a script, or nothing."""
+    words = iter(args)
+    for word in words:
+        if word in ("-X", "-W", "-Q", "--check-hash-based-pycs"):
+            next(words, None)
+        elif found := re.fullmatch(r"-[bBdEiIOqRsSuvVx]*m(.*)", word):
+            return "module", found[1] or next(words, "")
+        elif re.fullmatch(r"-[A-Za-z]*c", word):
+            return "code", next(words, "")
+        elif not word.startswith("-"):
+            return "script", word
+        elif word == "-":
+            return "", ""
+    return "", ""
+
+
+def first_operand(args: Sequence[str], valued: Sequence[str]) -> str:
+    rest = without_options([*args], tuple(valued))
+    return rest[0] if rest else ""
+
+
+def without_options(words: list[str], valued: Sequence[str]) -> list[str]:
+    """Leave out options before the first other word."""
+    while words and words[0].startswith("-") and words[0] != "-":
+        if words[0] == "--":
+            return words[1:]
+        words = words[2 if words[0] in valued else 1 :]
+    return words
+
+
+def npm_script(words: list[str], folder: Path) -> str:
+    """Return the command line behind `npm run NAME`."""
+    rest = [word for word in words[1:] if not word.startswith("-")]
+    name = rest[1] if rest[:1] in (["run"], ["run-script"]) and len(rest) > 1 else "".join(rest[:1])
+    for place in (folder, *folder.parents):
+        try:
+            package = msgspec.json.decode((place / "package.json").read_bytes())
+            return str(package["scripts"][name])
+        except (OSError, msgspec.DecodeError, UnicodeError):
+            continue
+        except (KeyError, TypeError):
+            return ""
+    return ""
+
+
+def simple_commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each command in a text of the shell, as far as a glance can tell."""
+    plain = re.sub(r"\\\n", " ", text)
+    plain = re.sub(r"(?m)(?:^|(?<=\s))#.*$", "", plain)
+    # The folder of a script is known: $(dirname "$0") and its like stand for it.
+    plain = re.sub(
+        r"""\$\(\s*(?:cd\s+)?["']?\$?\(?\s*dirname[^)]*\)[^)\n]*\)?""", "$OWN_FOLDER", plain
+    )
+    for part in re.split(r"\n|;|\|\||\||&&|&(?!>)|`|\$\(|[(){}](?!\w*\})", plain):
+        if not part.strip():
+            continue
+        try:
+            words = shlex.split(part)
+        except ValueError:
+            words = part.replace('"', " ").replace("'", " ").split()
+        while words and words[0] in KEYWORDS and words[0] != "export":
+            words = words[1:]
+            while words and words[0] in ("-a", "-c", "-l", "-p") and len(words) > 1:
+                words = words[1:]
+        if words:
+            yield words
+
+
+def filled(word: str, values: Mapping[str, str], env: Mapping[str, str], own: Path) -> str:
+    """Put what is known in place of variables."""
+    known = {**env, **values, "OWN_FOLDER": str(own)}
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name in known:
+            return known[name].replace("$OWN_FOLDER", str(own))
+        return found[0]
+
+    return re.sub(r"\$(?:\{(\w+)[^}]*\}|([A-Za-z_]\w*))", value, word)
