@@ -36,6 +36,16 @@ def add_skill(folder: Path, name: str, rules: str = "") -> None:
     (folder / name / "SKILL.md").write_text(HEAD.format(name) + rules)
 
 
+def test_a_folder_that_is_a_skill_is_measured_from_above(
+    assay: Callable[..., Any], init: Callable[..., Any], tmp_path: Path
+) -> None:
+    add_skill(tmp_path, "relnotes")
+    (tmp_path / "SKILL.md").write_text(HEAD.format("relnotes"))
+    assert "cd .. && assay init" in assay("init").stderr
+    (tmp_path / "SKILL.md").unlink()
+    assert init("claude")["arms"]["relnotes"] == {"skills": ["../relnotes"]}
+
+
 @pytest.mark.parametrize("place", ["skills", ".claude/skills", ".agents/skills", "plugin/skills"])
 def test_a_skill(init: Callable[..., Any], tmp_path: Path, place: str) -> None:
     add_skill(tmp_path / place, "relnotes")

@@ -59,6 +59,9 @@ def command(folder: Path, *, force: bool, suggest: bool) -> None:
     if taken and not force:
         msg = f"{folder / taken[0]} already exists"
         raise OutputError(msg, hint="choose another folder, or use --force")
+    if Path("SKILL.md").is_file():
+        msg = "this folder is a skill: prompts and results in it would become a part of it"
+        raise InputError(msg, hint="run it in the folder above: cd .. && assay init")
     agents = _found()
     if agents == ["demo"]:
         click.echo(f"None of {', '.join(_AGENTS)} is installed; start with the demo agent.")
@@ -271,7 +274,7 @@ _PROJECT = "project"
 """The template of all workspaces."""
 _SKILLS = (
     *(".claude/skills/*/SKILL.md", ".agents/skills/*/SKILL.md", "skills/*/SKILL.md"),
-    "plugin*/skills/*/SKILL.md",
+    *("plugin*/skills/*/SKILL.md", "*/SKILL.md"),
 )
 _EXPERIMENT_HEAD = """\
 # {question} The keys of this file are in docs/ab.md.

@@ -131,7 +131,10 @@ class Judge(Grader):
             msg = f"the judge did not answer: {error.message}"
             raise PluginError(msg) from error
         if self.criteria:
-            return grade_of(_read_verdicts(answer, nonce), self.criteria, question)
+            grade = grade_of(_read_verdicts(answer, nonce), self.criteria, question)
+            if self.threshold is None:
+                return grade
+            return msgspec.structs.replace(grade, pass_=grade.score >= self.threshold)
         verdict = read_verdict(answer, nonce, question)
         passed = verdict.pass_ if self.threshold is None else verdict.score >= self.threshold
         return Grade(pass_=passed, score=verdict.score, reasoning=verdict.reasoning)

@@ -129,6 +129,7 @@ def compose(agent: PluginRef, material: Material, folder: Path) -> None:
             target = _made(folder, skills) / skill.name
             target.unlink() if target.is_symlink() else remove_folder(str(target), missing_ok=True)
             copy_with_linked(skill.folder.resolve(), target, [""])
+            remove_folder(str(target / ".git"), missing_ok=True)
             for name in CASES:  # the agent would read there what is expected of it
                 (target / name).unlink(missing_ok=True)
         if material.instructions is not None:

@@ -14,6 +14,8 @@ _GIT_S = 60.0
 
 def tracked_files(project: Path) -> list[str]:
     """Return the files of a folder that git tracks, relative to it; none if it is no repository."""
+    if shutil.which("git") is None:
+        return []
     words = ["git", "-C", str(project), "ls-files", "-z", "--cached"]
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     done = local_machine().run(words, cwd=str(project), env=env, timeout_s=_GIT_S)
