@@ -198,14 +198,16 @@ def _judged_look(easy: Floats, change: float, rng: np.random.Generator) -> Look:
 def study_labels(rng: np.random.Generator, n_repeats: int) -> Iterator[Study]:
     """20 prompts × 10 rows, a judge of .85/.7, and 50 or 200 labels drawn by verdict, or at random.
 
-    The truth is the pass rate over all prompts such as these.
+    The truth is the pass rate over all prompts such as these. The judge's errors are independent,
+    or it errs more on some prompts than on others (ICC 0.2).
     """
     names = ("observed rate", "post-stratified rate", "Rogan-Gladen rate", "sensitivity")
     studies = {name: Study(f"labels in clusters: {name}", "coverage", n_repeats) for name in names}
-    for icc, n_labels, rate in product((0.2, 0.5), (50, 200), (0.6, 0.8)):
+    grid = product((0.2, 0.5), (50, 200), (0.6, 0.8), (0.0, 0.2))
+    for icc, n_labels, rate, judge_icc in grid:
         held = np.zeros(4)
         for _ in range(n_repeats):
-            file, drawn = _labelled(rng, (20, 10), Difficulty(rate, icc), n_labels)
+            file, drawn = _labelled(rng, (20, 10), Difficulty(rate, icc), n_labels, judge_icc)
             observed = rate_interval(file.passed, file.graded)[1]
             found = (clustered_rate(drawn, drawn=True), clustered_rate(file, drawn=False))
             good = measure_agreement(file.human, file.grader, prompts=file.prompts).sensitivity
@@ -213,7 +215,7 @@ def study_labels(rng: np.random.Generator, n_repeats: int) -> Iterator[Study]:
             intervals = (observed, *(one and one.interval for one in found), good.interval)
             held += [i is None or i.contains(t) for i, t in zip(intervals, truth, strict=True)]
         for name, share in zip(names, held / n_repeats, strict=True):
-            studies[name].points[icc, n_labels, rate] = float(share)
+            studies[name].points[icc, n_labels, rate, judge_icc] = float(share)
     yield from studies.values()
 
 
@@ -222,11 +224,16 @@ GOOD, BAD = 0.85, 0.7
 
 
 def _labelled(
-    rng: np.random.Generator, shape: tuple[int, int], difficulty: Difficulty, n_labels: int
+    rng: np.random.Generator,
+    shape: tuple[int, int],
+    difficulty: Difficulty,
+    n_labels: int,
+    judge_icc: float = 0.0,
 ) -> tuple[LabelledFile, LabelledFile]:
     """Draw a file with labels at random, and the same with labels in proportion to verdicts."""
     human = rng.random(shape) < difficulty.draw((1, shape[0]), rng)[0][:, None]
-    grader = rng.random(shape) < np.where(human, GOOD, 1.0 - BAD)
+    good, bad = (Difficulty(one, judge_icc).draw((1, shape[0]), rng).T for one in (GOOD, BAD))
+    grader = rng.random(shape) < np.where(human, good, 1.0 - bad)
     prompts = np.broadcast_to(np.arange(shape[0])[:, None], shape).ravel()
     by_verdict = [rng.permutation(np.flatnonzero(grader.ravel() == v)) for v in (True, False)]
     n_pass = round(n_labels * grader.mean())

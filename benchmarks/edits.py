@@ -97,10 +97,11 @@ def study_reuse(rng: np.random.Generator, n_repeats: int) -> Iterator[Study]:
 def study_chains(rng: np.random.Generator, n_repeats: int) -> Iterator[Study]:
     """Twenty useless edits; a promising one is confirmed by new trials of both arms."""
     confirmed = Study("20 useless edits: one is confirmed", "alarm25", n_repeats)
+    at_once = Study("20 useless edits, each confirmed twice: one is", "alarm25", n_repeats)
     seen = Study("(20 useless edits: one is promising or helps)", "info", n_repeats)
     missed = Study(f"+{GAIN} at edit {HELPFUL_EDIT}: not confirmed", "alarm100", n_repeats)
     for agent in AGENTS:
-        n_confirmed = n_seen = n_missed = 0
+        n_confirmed = n_at_once = n_seen = n_missed = 0
         for easy in agent.draw((n_repeats, N), rng):
             same = Day(easy, easy)
             old = same.rounds(rng, easy)
@@ -108,13 +109,15 @@ def study_chains(rng: np.random.Generator, n_repeats: int) -> Iterator[Study]:
             n_seen += any(code in ("better", "promising") for code in codes)
             promising = codes.count("promising")
             n_confirmed += any(_confirmed(same, rng) for _ in range(promising))
+            n_at_once += any(_confirmed(same, rng) and _confirmed(same, rng) for _ in range(EDITS))
             helps = Day(easy, np.clip(easy + GAIN, 0.0, 1.0))
             code = _standing(HELPFUL_EDIT, judged(old, helps, rng)[0])
             n_missed += not (code == "promising" and _confirmed(helps, rng))
         confirmed.points[agent.rate,] = n_confirmed / n_repeats
+        at_once.points[agent.rate,] = n_at_once / n_repeats
         seen.points[agent.rate,] = n_seen / n_repeats
         missed.points[agent.rate,] = n_missed / n_repeats
-    yield from (confirmed, seen, missed)
+    yield from (confirmed, at_once, seen, missed)
 
 
 def _standing(n_before: int, code: str) -> str:

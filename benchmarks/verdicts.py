@@ -74,11 +74,17 @@ def blind_spots(
             broken = ((easy, _break(order(easy), easy, margin)) for easy in builds)
             found = [play(rng, easy, bad, margin)[0] for easy, bad in broken]
             wrong[n, margin, name] = found.count("pass") / size
-        new = np.mean([play(rng, easy, easy, margin)[1] for easy in builds])
-        old = np.mean([play(rng, easy, easy, margin, waits=False)[1] for easy in builds])
+        seeds = rng.integers(1 << 31, size=2 * size).tolist()  # the same trials with both rules
+        old, new = (np.mean([_cost(seed, n, margin, waits) for seed in seeds]) for waits in (0, 1))
         cost[n, margin, round(float(old)), round(float(new))] = float(new / old)
     yield "gate: a set of prompts breaks, passed", wrong
     yield "gate: trials, every prompt once / as before", cost
+
+
+def _cost(seed: int, n: int, margin: float, waits: int) -> int:
+    rng = np.random.default_rng(seed)
+    easy = _draw(rng, n)
+    return play(rng, easy, easy, margin, waits=bool(waits))[1]
 
 
 def play(
@@ -105,10 +111,12 @@ def play(
         for i in range(easy.size)
         for number in range(1, TRIALS + 1)
     ]
+    lots = rng.random((2, easy.size, TRIALS))
     for spec in rule.begin(plan):
-        is_lost = rng.random() < lost ** (RETRIES + 1)
+        went_away, went_well = lots[:, spec.index, spec.number - 1]
+        is_lost = went_away < lost ** (RETRIES + 1)
         result: Any = SimpleNamespace(
-            passed=None if is_lost else bool(rng.random() < now[spec.index]),
+            passed=None if is_lost else bool(went_well < now[spec.index]),
             failure=SimpleNamespace(cause=Cause.PROVIDER) if is_lost else None,
         )
         if rule.add(spec, result):

@@ -34,6 +34,7 @@ from assay.cli.group import ENDING_SIGNALS, cli
 from assay.cli.main import main
 from assay.records.journal import Journal
 from assay.records.raw_streams import kept_streams
+from assay.records.signatures import Signatures
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 
 AGENT = Path(__file__).parent / "agents" / "scripted.sh"
@@ -1080,6 +1081,36 @@ def _has_avx2() -> bool:
 def bubblewrap() -> None:
     """Need bubblewrap; install it where that is possible."""
     need_debian("bubblewrap", "bwrap")
+
+
+@pytest.fixture
+def sign() -> Callable[[Path], None]:
+    """Let rows that a test wrote be rows that Assay wrote."""
+
+    def sign(path: Path) -> None:
+        signatures = Signatures.of_output(path, afresh=True)
+        assert signatures is not None
+        for line in path.read_bytes().splitlines():
+            signatures.sign(line)
+
+    return sign
+
+
+@pytest.fixture
+def without_bubblewrap(tmp_path: Path) -> dict[str, str]:
+    """Give the environment of a machine on which bubblewrap does not work."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "bwrap").write_text("#!/bin/sh\necho no permissions >&2; exit 1\n")
+    (programs / "bwrap").chmod(0o755)
+    return {"PATH": f"{programs}:/usr/bin:/bin"}
+
+
+@pytest.fixture(scope="session")
+def faketime() -> str:
+    """Return the library by which programs see another time; install it where that is possible."""
+    need_debian("faketime", "faketime")
+    return str(next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")))
 
 
 @pytest.fixture(scope="session")

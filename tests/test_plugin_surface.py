@@ -16,17 +16,17 @@ from assay.records.spec import PluginRef
 SRC = Path(__file__).parents[1] / "src"
 
 NAMES = """
-    Adapter AgentInfo AnyStep Ask AssayError Benchmark Capture Cause Command ConfinedProgram
+    Adapter AgentInfo Answer AnyStep Ask AssayError Benchmark Capture Cause Command ConfinedProgram
     Dialogue Events Executor Failure Finished Grade Grader Host InputError Interrupted Limits
-    Machine Message OutOfResources OutputError Plan PluginError PluginRef Prompt PromptRow RawLine
-    Reading Recording Served SpawnError Started Surroundings Thought ToolCall Trial TrialSpec Turn
-    TurnEnd Usage UsageError Watch World
+    Machine Message OutOfResources OutputError PastSession PastTurn Plan PluginError PluginRef
+    Prompt PromptRow RawLine Reading Recording Served SpawnError Started Surroundings Thought
+    ToolCall Trial TrialSpec Turn TurnEnd Usage UsageError Watch World
 """
 HOOKS = {
     Adapter: """
         check_trials command content_hash dialogue first_start_alone forgets instructions_file
-        linger_s name offers_mcp_servers plain_text provider provider_settings read reads
-        reads_in_home skills_folder
+        linger_s name offers_mcp_servers past_sessions plain_text provider
+        provider_settings read reads reads_in_home skills_folder
         timeout_ms warnings watch
     """,
     Watch: "ended events feed output over_limit result session_id",

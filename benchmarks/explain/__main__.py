@@ -25,6 +25,9 @@ from assay.records.trial.views import ExplainedRow
 from benchmarks.explain import recordings, written
 
 LABELS = Path(__file__).with_name("labels.json")
+AGAIN = Path(__file__).with_name("labels_again.json")
+"""Thirty of the recordings, drawn at random and labelled by somebody who knew neither the
+labels nor what the detectors find."""
 PRECISION, WITHIN_ONE_STEP = 0.9, 0.6
 
 
@@ -46,6 +49,14 @@ def labelled() -> list[Case]:
     with tempfile.TemporaryDirectory() as folder:
         found = {trial.id: trial for trial in recordings.trials(recordings.unpack(Path(folder)))}
     return [Case(as_row(found[name]), frozenset(known)) for name, known in causes.items()]
+
+
+def agreement() -> tuple[int, int]:
+    """Return how many recordings two people labelled alike, and how many both labelled."""
+    first, again = (
+        msgspec.json.decode(path.read_bytes(), type=dict[str, set[str]]) for path in (LABELS, AGAIN)
+    )
+    return sum(first[name] == causes for name, causes in again.items()), len(again)
 
 
 def scripted() -> list[Case]:
@@ -134,6 +145,8 @@ def main() -> int:
     n_near, n_prompts = divergences(misses)
     print(f"\nTrajectories: {', '.join(f'{len(cases)} {name}' for name, cases in sets.items())}.")
     print(f"First divergence within one step: {n_near} of {n_prompts} prompts.")
+    n_same, n_again = agreement()
+    print(f"Recordings that a second person labelled alike: {n_same} of {n_again}.")
     print(f"Errors: {len(misses)}.")
     for line in misses if wants_misses else ():
         print(f"* {line}")

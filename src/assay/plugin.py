@@ -43,13 +43,13 @@ from assay.records.trial import Trial as Capture
 
 # fmt: off
 __all__ = [
-    "Adapter", "AgentInfo", "AnyStep", "Ask", "AssayError", "Benchmark", "Capture", "Cause",
-    "Command", "ConfinedProgram", "Dialogue", "Events", "Executor", "Failure", "Finished", "Grade",
-    "Grader", "Host", "InputError", "Interrupted", "Limits", "Machine", "Message",
-    "OutOfResources", "OutputError",
-    "Plan", "PluginError", "PluginRef", "Prompt", "PromptRow", "RawLine", "Reading", "Recording",
-    "Served", "SpawnError", "Started", "Surroundings", "Thought", "ToolCall", "Trial", "TrialSpec",
-    "Turn", "TurnEnd", "Usage", "UsageError", "Watch", "World",
+    "Adapter", "AgentInfo", "Answer", "AnyStep", "Ask", "AssayError", "Benchmark", "Capture",
+    "Cause", "Command", "ConfinedProgram", "Dialogue", "Events", "Executor", "Failure", "Finished",
+    "Grade", "Grader", "Host", "InputError", "Interrupted", "Limits", "Machine", "Message",
+    "OutOfResources", "OutputError", "PastSession", "PastTurn", "Plan", "PluginError", "PluginRef",
+    "Prompt", "PromptRow", "RawLine", "Reading", "Recording", "Served", "SpawnError", "Started",
+    "Surroundings", "Thought", "ToolCall", "Trial", "TrialSpec", "Turn", "TurnEnd", "Usage",
+    "UsageError", "Watch", "World",
 ]
 # fmt: on
 
@@ -157,6 +157,34 @@ class Reading(msgspec.Struct, kw_only=True):
     """What a reader should know before trusting this trial."""
 
 
+class PastTurn(msgspec.Struct, kw_only=True):
+    """One message of the user in a session of the agent's own, and what came of it."""
+
+    text: str
+    at_ms: float
+    """Since the epoch."""
+    steps: list[AnyStep]
+    """Their times are those since the start of the session."""
+    usage: Usage | None = None
+
+
+class PastSession(msgspec.Struct, kw_only=True):
+    """A session that the agent kept on this machine without Assay."""
+
+    id: str
+    path: Path
+    """The agent's own file."""
+    turns: list[PastTurn]
+    agent: AgentInfo
+    start_ms: float
+    """Since the epoch."""
+    end_ms: float
+    cwd: str | None = None
+    branch: str | None = None
+    commit: str | None = None
+    """The state of the repository, as far as the agent noted it."""
+
+
 class Watch:
     """Follows one turn while it runs. As it is here, it only waits for the process to end."""
 
@@ -251,6 +279,13 @@ class Adapter:
         """Read a whole recording into steps, answers, usage and outcome."""
         raise NotImplementedError
 
+    def past_sessions(self, since_ms: float) -> Iterable[PastSession]:
+        """Yield the sessions that this user's agent has kept, those without a message left out.
+
+        A file that was last written before since_ms, in ms since the epoch, need not be read.
+        """
+        return ()
+
     def watch(self) -> Watch:
         """Return what follows a turn that is about to start."""
         return Watch()
@@ -336,7 +371,7 @@ class Started(Protocol):
         """Kill its whole process tree; nothing happens when it has ended already."""
         ...
 
-    def last_words(self) -> str:
+    def output_end(self) -> str:
         """The end of what it wrote to stdout and stderr."""
         ...
 
@@ -407,6 +442,14 @@ class Machine(Protocol):
         ...
 
 
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent or a model answered to a question, and what that cost."""
+
+    text: str
+    usage: Usage | None = None
+    model: str = ""
+
+
 class Host(Machine, Protocol):
     """What graders may ask for in addition: an agent's answer."""
 
@@ -425,6 +468,18 @@ class Host(Machine, Protocol):
         It runs in an empty folder and without tools unless cwd is given, in the sandbox of the run
         if that has one. Raises PluginError when the agent fails.
         """
+        ...
+
+    def answer(
+        self,
+        agent: PluginRef,
+        text: str,
+        *,
+        cwd: str | None = None,
+        timeout_s: float = 60.0,
+        env: Sequence[str] = (),
+    ) -> Answer:
+        """Do as ask does, and also return what the answer cost: for Grade.usage."""
         ...
 
 

@@ -19,6 +19,7 @@ from assay.errors import InputError, PluginError
 from assay.plugin import Adapter, Benchmark, Executor, Grader
 from assay.records.rows import UNREADABLE, decode_json, explain
 from assay.records.spec import PluginRef
+from assay.records.text import closest
 
 BUILT_IN = {
     "assay.adapters": {
@@ -76,10 +77,14 @@ first saves reading the metadata of all installed packages at every start."""
 
 
 _OF_LIBRARY = {
-    "assay.adapters": {"function": "assay.adapters.function:FunctionAdapter"},
+    "assay.adapters": {
+        "function": "assay.adapters.function:FunctionAdapter",
+        "model": "assay.adapters.model:ModelAdapter",
+    },
     "assay.graders": {"function": "assay.graders.function:FunctionGrader"},
 }
-"""What only a Python program can use; no list of plugins names these."""
+"""What only a Python program can use, and the model that judges and simulated users ask; no list of
+plugins names these."""
 
 
 _NO_AGENTS = frozenset(
@@ -534,13 +539,11 @@ def _installed(group: str, name: str) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        from difflib import get_close_matches  # late: only for a wrong name
-
         kind = group.removeprefix("assay.").removesuffix("s").replace("adapter", "agent")
         msg = f"there is no {kind} called {name!r}"
         known = [one for one in names(group) if kind != "agent" or one not in _NO_AGENTS]
-        close = get_close_matches(name, known, n=1)
-        meant = f"did you mean {close[0]!r}? " if close else ""
+        near = closest(name, known)
+        meant = f"did you mean {near!r}? " if near else ""
         raise PluginError(msg, hint=f"{meant}There are: {', '.join(known) or 'none'}")
     msg = f"{name!r} in {group} is provided by {' and '.join(found)}"
     raise PluginError(msg, hint="uninstall one of the two packages")

@@ -315,10 +315,11 @@ def _open_rows(output: Path, k: int, graders: Sequence[PluginRef]) -> Iterator[R
     compare, report, view and plan read the rows of either kind.
     """
     if k == 1:
-        with open_sink(output, "resume") as sink:
+        with open_sink(output, "resume", resume=Resume(keep_unsigned=True)) as sink:
             yield sink
         return
-    resume = Resume(k=k, graders=graders)
+    # Scores follow from the logs of the games, which are sealed.
+    resume = Resume(k=k, graders=graders, keep_unsigned=True)
     with (
         open_sink(output, "resume", kind="trials", resume=resume) as sink,
         TrialRows(sink, output, "resume", resume) as rows,

@@ -174,7 +174,7 @@ class GameWorld(World):
             except ServeProblem:
                 if not self._process.ended and time.monotonic() < until_s:
                     continue
-                reason = self._process.last_words().splitlines()[-1:] or ["no answer in time"]
+                reason = self._process.output_end().splitlines()[-1:] or ["no answer in time"]
                 self._process.end()
                 message = f"the game did not start: {reason[0]}"
                 raise ServeProblem(message) from None
@@ -186,7 +186,7 @@ class GameWorld(World):
             process = self._process
             if process is None or not process.ended:
                 continue
-            reason = process.last_words().splitlines()[-1:] or ["it was killed"]
+            reason = process.output_end().splitlines()[-1:] or ["it was killed"]
             process.end()
             if self._log.has_end:
                 return

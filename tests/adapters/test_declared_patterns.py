@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.adapters.declared import DeclaredAdapter
-from assay.adapters.declared.patterns import Pattern, UnsupportedPatternError, Work
 from assay.errors import InputError
+from assay.records.patterns import Pattern, UnsupportedPatternError, Work
 from assay.records.recording import RawLine
 
 SLOW = "(a+)+$"

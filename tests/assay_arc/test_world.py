@@ -417,8 +417,8 @@ def test_mcp_servers_are_handed_to_the_adapter(tmp_path):
 def test_a_started_program_is_ended_with_all_its_kin(tmp_path):
     shell = "sleep 300 & echo $!; sleep 300"
     started = LocalHost().start(["/bin/sh", "-c", shell], env={}, cwd=str(tmp_path))
-    wait_until(started.last_words)
-    child = int(started.last_words())
+    wait_until(started.output_end)
+    child = int(started.output_end())
     assert not started.ended
     started.end()
     started.end()

@@ -17,7 +17,7 @@ from tests.report.test_html import blocks
 import assay as library
 from assay.stats.sequential import FEWEST_UNITS
 
-LIKE = Path(__file__).parents[1] / "agents" / "claude_like.py"
+LIKE = Path(__file__).parents[1] / "agents" / "claude_like.pl"
 AGENT = f"claude:{LIKE}"
 SKILL = "---\nname: relnotes\ndescription: Write release notes.\n---\nMagic word: plum\n"
 
@@ -249,17 +249,18 @@ def test_what_is_edited_during_the_run_was_not_measured(
     ab: Ab, project: Project, start: Callable[..., Any], eventually: Callable[..., bool]
 ) -> None:
     project.experiment(SKILL_ARMS, k=1)
-    process = start("ab", "experiment.toml", env={**project.env, "LIKE_S": "0.1"})
+    slow = {"LIKE_S": "0.1"}
+    process = start("ab", "experiment.toml", env={**project.env, **slow})
     assert eventually(lambda: len(project.started) > 2, 90)
     project.write("skills/relnotes/SKILL.md", "Not even a skill any more.")
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 0, stderr
-    done = ab("status", "--check")
+    done = ab("status", "--check", env=slow)
     assert done.code == 3
     assert "skills/relnotes has changed" in done.stdout
     project.write("skills/relnotes/SKILL.md", SKILL)
-    assert ab("status", "--check").code == 0
-    assert stdout.splitlines()[0] == ab("experiment.toml").stdout.splitlines()[0]
+    assert ab("status", "--check", env=slow).code == 0
+    assert stdout.splitlines()[0] == ab("experiment.toml", env=slow).stdout.splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -558,7 +559,7 @@ def test_kill_9_and_the_same_command_goes_on(
     before = len(project.started)
     assert before < 24
     assert len(kept(project)) >= before - 2 - 2, "finished trials were lost"
-    done = ab(file, "-j", "2")
+    done = ab(file, "-j", "2", env={"LIKE_S": "0.05"})
     assert done.code == 0, done.stderr
     assert "24 of 24 planned trials" in done.stdout
     # Only what was running when it was killed was started a second time.
@@ -681,7 +682,7 @@ def test_several_arms_are_each_compared_with_the_control(ab: Ab, project: Projec
          "needs two values or more"),
         (("prompts.jsonl", "-g", "contains", "--matrix", "agent=a,b", "--with", "model=a"), 2,
          "cannot be used together"),
-        (("experiment.toml", "-s", "codex"), 2, "-s describes an arm, which experiment.toml does"),
+        (("experiment.toml", "-s", "codex"), 2, "-s describes an arm: put it into experiment.toml"),
         (("experiment.toml", "--with", "model=a"), 2, "--with describes an arm"),
         (("experiment.toml", "--filter", "none"), 1, "no prompts that match the filter"),
         ((), 2, "Missing argument"),
@@ -1096,4 +1097,4 @@ def test_a_skill_that_is_never_used_is_the_headline(ab: Ab, project: Project) ->
     assert sentence in done.stdout
     assert "Both arms fail everything" in sentence
     assert project.verdict()["proof"]["uses"][0]["used"] == 0
-    assert "Next: assay trigger skills/relnotes --cases CASES -s AGENT" in done.stdout
+    assert "Next: assay trigger skills/relnotes --cases CASES -s claude:" in done.stdout

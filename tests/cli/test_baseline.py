@@ -427,3 +427,28 @@ def test_plan_prints_how_often_the_gate_is_right(
     assert "of 100 builds of an unchanged agent" in assay("plan", "--against", many, *gate).stdout
     assert assay("plan", many, "--against", many, *gate).code == 2
     assert assay("plan", "--against", many).code == 2
+
+
+def test_a_baseline_that_somebody_changed_is_said_until_it_is_signed(
+    assay: Callable[..., Any], run: Callable[..., Path], tmp_path: Path
+) -> None:
+    """An agent with `-c REPO` writes to the checkout, with the baseline in it."""
+    one, two, three = run("one"), run("two", k=3), run("three")
+    baseline = tmp_path / "b.jsonl"
+    assay("baseline", "add", one, "--to", baseline)
+    former = baseline.read_bytes()
+    assay("baseline", "add", two, "--to", baseline)
+    whole = baseline.read_bytes()
+    words = "not as Assay signed them"
+    assert words not in assay("baseline", "show", baseline).stdout
+    forged = whole.replace(b'"pass":true', b'"pass":false', 1)
+    for content, n in ((former, "8 rows are"), (forged, "1 row is")):
+        assert content != whole
+        baseline.write_bytes(content)
+        assert f"{n} {words}" in assay("baseline", "show", baseline).stdout
+        assert f"{n} {words}" in assay("compare", baseline, three, "-f", "table").stdout
+    added = assay("baseline", "add", three, "--to", baseline)
+    assert words in added.stderr, "what is added does not sign the rest"
+    signed = assay("baseline", "sign", baseline)
+    assert "8 rows" in signed.stderr
+    assert words not in assay("baseline", "show", baseline).stdout

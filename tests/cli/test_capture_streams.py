@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from assay.run.sandbox import works_landlock
+
 
 def test_one_line_of_100_mb(assay: Callable, agent: Callable, prompts: Callable) -> None:
     path = prompts("!do big 100 ; say after")
@@ -46,11 +48,15 @@ def test_ten_thousand_lines_a_second(assay: Callable, agent: Callable, prompts: 
     assert done.peak_mb < 150
 
 
-def test_160_prompts_with_1_mb_each(assay: Callable, agent: Callable, prompts: Callable) -> None:
-    path = prompts(*["!do big 1 ; say done"] * 160)
-    done = assay("capture", path, "-s", agent(), "-o", "out.jsonl", "-j", 8, measure=True)
+def test_160_prompts_with_1_mb_each(assay: Callable, shell_agent: Path, prompts: Callable) -> None:
+    big = (
+        """printf '{"type":"message","text":"'; head -c 1000000 /dev/zero | tr '\\0' x; echo '"}'"""
+    )
+    path = prompts(*[f"{big}; R"] * 160)
+    done = assay("capture", path, "-s", shell_agent, "-o", "out.jsonl", "-j", 8, measure=True)
     print(f"160 x 1 MB: peak {done.peak_mb:.0f} MB, {done.seconds:.1f} s")
     assert done.code == 0
+    assert (path.parent / "out.jsonl").stat().st_size > 160_000_000
     assert done.peak_mb < 150
 
 
@@ -167,7 +173,7 @@ HOSTILE = {
     "a secret over what was read": (
         "os.write(FD, BIG); time.sleep(0.3); clear(FD); os.pwrite(FD, KEY, 3)"
     ),
-    "a line full of secrets": "FD == 1 and [os.write(FD, KEY[:-1] * 99_999) for _ in range(4)]",
+    "a line full of secrets": "FD == 1 and [os.write(FD, KEY[:-1] * 29_999) for _ in range(4)]",
 }
 """What agents do to the files that are their stdout and stderr, as Python; some of it fails."""
 OVER_LIMIT = "10 TiB", "8 GiB", "a seek and a byte", "fallocate", "fallocate beyond the end"
@@ -185,8 +191,10 @@ for FD in (1, 2):
 """
 MODES = {
     "plain": (),
+    "workspace": ("--isolate", "--workspace-template", "template"),
     "sandbox": ("--sandbox",),
     "no network": ("--sandbox=no-network",),
+    "landlock": ("--sandbox",),
     "several turns": (),
 }
 
@@ -231,9 +239,15 @@ def test_what_an_agent_does_to_its_streams_costs_only_itself(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     bubblewrap: None,
+    without_bubblewrap: dict[str, str],
     mode: str,
 ) -> None:
     monkeypatch.setenv("MY_API_KEY", KEY.decode())
+    if mode == "landlock":
+        if not works_landlock():
+            pytest.skip("the kernel has no Landlock")
+        monkeypatch.setenv("PATH", without_bubblewrap["PATH"])
+    (tmp_path / "template").mkdir()
     turns = [PASS] if mode == "several turns" else []
     rows = [{"id": id_, "input": [text, *turns]} for id_, text in HOSTILE.items()]
     ends = [{"id": id_, "input": [PASS, *turns]} for id_ in ("first", "last")]

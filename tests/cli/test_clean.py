@@ -2,10 +2,14 @@
 
 import json
 import os
+import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+
+from assay.records.files import remove_abandoned_folders, temporary_folder
 
 
 @pytest.fixture
@@ -32,6 +36,31 @@ def used(assay, prompts, shell_agent, cache, tmp_path) -> list[Path]:
     return [Path(row["cwd"]) for row in rows]
 
 
+def test_what_killed_runs_left_in_the_temporary_folder_is_removed(
+    assay, cache, tmp_path, monkeypatch
+):
+    """Such as a HOME with a copy of the agent's login."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with temporary_folder("assay-home-") as used:
+        name = Path(used).name
+        _, _, pid, namespace, rest = name.split("-")
+        dead = subprocess.Popen(["true"])
+        dead.wait()
+        left = tmp_path / f"assay-home-{dead.pid}-{namespace}-{rest}"
+        others = [f"assay-home-{dead.pid}-0000-{rest}", f"assay-{dead.pid}", "assay-home-mine"]
+        for folder in (left, *map(tmp_path.joinpath, others)):
+            (folder / "login").mkdir(parents=True)
+        link = tmp_path / f"assay-{dead.pid}-{namespace}-{rest}"
+        link.symlink_to(tmp_path / "assay-home-mine")
+        assert pid == str(os.getpid())
+        assert "temporary folders of killed runs: 1" in assay("clean", "--dry-run").stdout
+        remove_abandoned_folders()
+        assert not left.exists()
+        assert Path(used).is_dir()
+        assert all((tmp_path / other / "login").is_dir() for other in others)
+        assert link.is_symlink()
+
+
 def test_only_what_assay_made_is_removed(assay, used, cache, tmp_path):
     inside, outside = used
     left = cache / "workspaces" / f"template-{'0' * 16}"
@@ -51,11 +80,11 @@ def test_only_what_assay_made_is_removed(assay, used, cache, tmp_path):
     done = assay("clean", "--dry-run")
     assert "Would remove workspaces: 1 (" in done.stdout
     assert "Would remove copies of templates: 1 (" in done.stdout
-    assert "Would remove caches of the viewer: 1 (" in done.stdout
+    assert "Would remove caches: 1 (" in done.stdout
     assert inside.is_dir()
     assert left.is_dir()
     assert "nothing to remove" in assay("clean", "--older-than", "1h").stdout
-    shown = "workspaces: 1, copies of templates: 1, caches of the viewer: 1 ("
+    shown = "workspaces: 1, copies of templates: 1, caches: 1 ("
     assert shown in assay("doctor").stdout
 
     done = assay("clean")

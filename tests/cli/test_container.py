@@ -1,6 +1,7 @@
 """An agent under --container: podman from Debian, with an image that the test makes."""
 
 import os
+import runpy
 import shutil
 import signal
 import socket
@@ -21,6 +22,7 @@ from assay.run.sandbox import View
 
 pytestmark = pytest.mark.cold
 
+TABLE = runpy.run_path(str(Path(__file__).parents[1] / "security_table.py"))
 PROGRAMS = ("sh", "cat", "cp", "ls", "sleep", "id", "kill", "head", "tr", "python3")
 IMAGE = "assay-test:1"
 CONFIG = """\
@@ -132,6 +134,23 @@ def test_sees_only_what_is_its_own(told: Callable, tmp_path: Path, podman: dict[
     assert (tmp_path / "w/prompt-p0/made").read_text() == "made\n"
     assert (tmp_path / "w/prompt-p0/made").stat().st_uid == os.getuid()
     assert containers(podman) == ""
+
+
+def test_finds_what_the_table_of_the_docs_says(
+    assay: Callable,
+    prompts: Callable,
+    read_rows: Callable,
+    podman: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    asked = TABLE["make_places"](tmp_path)
+    env = {**podman, "HOME": str(tmp_path / "home"), "UNDECLARED": "1"}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asked |= {"port": server.getsockname()[1], "victim": os.getpid()}
+        words = ("--shell", f'python3 -SEc "{TABLE["AGENT"]}"', "--container", IMAGE)
+        words += ("-c", "project", "--workspace-dir", "w", "-g", "grader.py", "-o", "out.jsonl")
+        assay("capture", prompts(TABLE["told"](asked)), *words, env=env)
+    TABLE["check"]("container", read_rows(tmp_path / "out.jsonl")[0], asked["seconds"])
 
 
 def test_exit_codes_and_signals_come_through(told: Callable) -> None:

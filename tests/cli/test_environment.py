@@ -235,3 +235,29 @@ def test_a_current_folder_that_was_removed_is_said(
     assert (done.returncode, done.stdout) == (1, "")
     assert "the current folder has been removed" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.cold
+def test_an_agent_that_sets_the_clock_of_the_machine_loses_no_trial(
+    assay: Callable, prompts: Callable, read_rows: Callable, faketime: str, tmp_path: Path
+) -> None:
+    clock = tmp_path / "clock"
+    clock.write_text("+0\n")
+    env = {"LD_PRELOAD": faketime, "FAKETIME_TIMESTAMP_FILE": str(clock)}
+    env |= {"FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    shell = f'unset LD_PRELOAD; echo "$PROMPT" > {clock}; sleep 0.2; echo "$PROMPT"'
+    shell += '; [ "$PROMPT" != "-20y" ] || exec sleep 60'
+    jumps = ("+20y", "-1y", "-20y", "+1y")
+    path = prompts(*({"id": each, "input": each, "hint": "y"} for each in jumps))
+    words = ("-g", "contains", "-o", "out.jsonl", "-t", 5000, "--rate", "20")
+    done = assay("capture", path, "--shell", shell, *words, "--limit", 3, env=env)
+    assert done.code == 0, done.stderr
+    again = assay("capture", path, "--shell", shell, *words, "--resume", env=env)
+    assert again.code == 0, again.stderr
+    rows = read_rows(tmp_path / "out.jsonl")
+    assert [row["id"] for row in rows if row["output"] == row["id"]] == [*jumps]
+    causes = [row.get("failure", {}).get("cause") for row in rows]
+    assert causes == [None, None, "agent_timeout", None]
+    spent = [row["timing"]["end"] - row["timing"]["start"] for row in rows]
+    assert min(spent) >= 200
+    assert max(spent) < 20_000

@@ -68,6 +68,19 @@ def test_reasons_clusters_and_each_failure(assay, results):
     assert "result: missing x" in lines
 
 
+def test_the_folder_of_an_experiment_stands_for_its_arms(assay, results, tmp_path):
+    run = tmp_path / "experiments" / "x" / "1"
+    run.mkdir(parents=True)
+    for arm in ("control", "new"):
+        (run / f"{arm}.jsonl").write_bytes(results.read_bytes())
+    (run / "resolved.json").write_text(json.dumps({"arms": {"control": {}, "new": {}, "lost": {}}}))
+    done = assay("explain", run)
+    assert done.stdout.startswith("14 trials: 4 passed, 8 failed")
+    assert "f0 · new" in done.stdout
+    compared = json.loads(assay("compare", run, "-f", "json").stdout)
+    assert compared["meta"]["runs"] == ["control", "new"]
+
+
 def test_everything_as_json(assay, results, tmp_path):
     done = assay("explain", results.name, "--json")
     found = json.loads(done.stdout)

@@ -35,6 +35,7 @@ def promising(assay: Assay, folder: Path) -> Made:
 
 def confirmed(assay: Assay, folder: Path) -> Made:
     team = edited(assay, folder, "this one helps")
+    assert team.ab().code == 0
     return team.ab("--confirm"), newest(folder)
 
 
@@ -69,8 +70,8 @@ CASES = {
         "control: 28 of 36 trials reused, up to 1 hour old; 8 trials run again agree",
         "is better than",
     ),
-    promising: ("promising", "is better than"),
-    confirmed: ("confirm", "promising"),
+    promising: ("tpl is promising, and not confirmed (edit 2 against this control)", "tpl helps"),
+    confirmed: ("tpl helps, which is confirmed (both arms were run anew", "tpl is promising"),
     judged: ("corrected for the judge's errors by judge.json: sensitivity 0.90", "not in the"),
 }
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-LIKE = Path(__file__).parents[1] / "agents" / "claude_like.py"
+LIKE = Path(__file__).parents[1] / "agents" / "claude_like.pl"
 AGENT = """
 import os, sys
 import helper, mytool
@@ -299,6 +299,19 @@ def test_code_that_is_edited_during_a_run_makes_it_unhealthy(
     assert done.code == 4
     words = json.loads(done.stdout)["verdict"][0]["words"]
     assert '"helper.py", which the agent loads, was changed during the run in 2 of 2' in words
+
+
+def test_a_default_model_that_changed_is_named(assay: Callable[..., Any], tmp_path: Path) -> None:
+    project = Project(tmp_path, assay)
+    project.agent = ["-s", f"claude:{LIKE}"]
+    assert project.trials("before.jsonl", "-k", "1").code == 0
+    text = (tmp_path / "before.jsonl").read_text()
+    model = json.loads(text.splitlines()[0])["trials"][0]["agent"]["model"]
+    project.write("after.jsonl", text.replace(f'"model":"{model}"', '"model":"other"'))
+    compared = project.run("compare", "before.jsonl", "after.jsonl", "--strict")
+    assert compared.code == 1
+    said = f"the same model was asked for, and others answered: before: {model}; after: other"
+    assert said in compared.stderr
 
 
 def test_a_gate_refuses_changed_hints_before_an_agent_starts(

@@ -10,13 +10,11 @@ import pytest
 JUDGE = r"""import json, re, sys
 question = sys.argv[-1]
 code = re.findall(r'"code": "([0-9a-f]{32})"', question)[-1]
-stated = question.partition("STATEMENTS")[2].partition("BEGIN")[0]
-listed = re.findall(r"(?m)^(\d+)\. (.*)$", stated)
+stated = question.partition("RUBRIC")[2].partition("BEGIN")[0]
 said = re.search(r"BEGIN output \w+\n(.*)\nEND output", question, re.S)[1]
-quote = "QUOTE" if "QUOTE" != "said" else said[:20]
-verdicts = [{"statement": int(n), "pass": "Changed" in said or "polite" in text, "quote": quote,
-             "reasoning": "seen"} for n, text in listed]
-print(json.dumps({"type": "result", "result": json.dumps({"code": code, "verdicts": verdicts})}))
+found = [{"criterion": int(n), "pass": "Changed" in said or "polite" in text, "quote": said[:20],
+          "reasoning": "seen"} for n, text in re.findall(r"(?m)^(\d+)\. (.*)$", stated)]
+print(json.dumps({"type": "result", "result": json.dumps({"code": code, "criteria": found})}))
 """
 SKILL = "---\nname: {0}\ndescription: Write {0} as we do.\n---\n- {1}\n"
 
@@ -25,8 +23,8 @@ SKILL = "---\nname: {0}\ndescription: Write {0} as we do.\n---\n- {1}\n"
 def judge(tmp_path: Path) -> Any:
     """Write a scripted judge that finds statements true if the answer says Changed."""
 
-    def write(quote: str = "said") -> str:
-        (tmp_path / "judge.py").write_text(JUDGE.replace("QUOTE", quote))
+    def write() -> str:
+        (tmp_path / "judge.py").write_text(JUDGE)
         schema = {
             "version": 1,
             "name": "scripted-judge",
@@ -105,15 +103,11 @@ def test_each_statement_has_a_verdict_and_a_quotation(assay, tmp_path, prompts, 
     (row,) = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
     assert row["score"]["pass"] is False
     assert row["score"]["score"] == 0.5
-    assert row["grades"]["judge"]["outcome"]["statements"] == [
-        {"statement": "It is polite", "pass": True, "quote": "hello x", "reasoning": "seen"},
-        {"statement": "It is long", "pass": False, "quote": "hello x", "reasoning": "seen"},
+    said = {"quote": "hello x", "reasoning": "seen", "quoteFound": True}
+    assert row["grades"]["judge"]["outcome"]["criteria"] == [
+        {"criterion": "It is polite", "pass": True, **said},
+        {"criterion": "It is long", "pass": False, **said},
     ]
-    # A quotation of what is not there makes the verdict void: it measures nothing.
-    assert assay(*words, "-g", judge("never said")).code == 1
-    (row,) = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
-    assert "score" not in row
-    assert "quotes what the trial does not have" in row["graderFailures"]["judge"]
     # Rows are judged later by the judge that the command line names, and by nobody else.
     assert assay(*words, "-g", "judge:agent=none").code == 0
     assert '"expect.judge": 2 statements and no judge' in assay("grade", "r.jsonl").stderr

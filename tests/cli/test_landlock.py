@@ -15,15 +15,13 @@ pytestmark = pytest.mark.skipif(not works_landlock(), reason="the kernel has no 
 
 
 @pytest.fixture
-def told(assay: Callable, prompts: Callable, tmp_path: Path) -> Callable[..., Any]:
+def told(
+    assay: Callable, prompts: Callable, without_bubblewrap: dict[str, str]
+) -> Callable[..., Any]:
     """Let an agent run a script in the sandbox of a machine on which bubblewrap does not work."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    (programs / "bwrap").write_text("#!/bin/sh\necho no permissions >&2; exit 1\n")
-    (programs / "bwrap").chmod(0o755)
 
     def run(script: str, *words: Any, sandbox: str = "--sandbox") -> Any:
-        env = {"PATH": f"{programs}:/usr/bin:/bin", "SOME_API_KEY": "not for the agent"}
+        env = {**without_bubblewrap, "SOME_API_KEY": "not for the agent"}
         # Files that the command names are shown; those of a prompt are not.
         words = ("--shell", 'eval "$PROMPT"', *words)
         return assay("capture", prompts(script), sandbox, *words, env=env)

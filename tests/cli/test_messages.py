@@ -11,7 +11,7 @@ from assay.compare.baseline import describe_baseline
 from assay.run.process import Launch, _why_not_started
 
 type Assay = Callable[..., Any]
-LIKE = Path(__file__).parents[1] / "agents" / "claude_like.py"
+LIKE = Path(__file__).parents[1] / "agents" / "claude_like.pl"
 
 
 def test_a_misspelt_agent_names_the_nearest_and_lists_only_agents(

@@ -193,6 +193,7 @@ def test_trials_that_did_not_measure_the_agent_are_run_again(
     agent: Callable,
     prompts: Callable,
     read_rows: Callable,
+    sign: Callable,
     tmp_path: Path,
     command: str,
 ) -> None:
@@ -202,6 +203,7 @@ def test_trials_that_did_not_measure_the_agent_are_run_again(
     args += ["-k", 2] if command == "trials" else []
     assert assay(*args).code == 0
     lose_one_trial(out, command)
+    sign(out)
     before = out.read_bytes()
     done = assay(*args, "--resume", "--keep-failed")
     assert (done.code, out.read_bytes()) == (0, before), done.stderr
@@ -244,6 +246,9 @@ def test_chosen_trials_are_run_again(
     assert counts() == {"good": 2, "bad": 2, "wrong": 2}
     assert assay(*args, "--rerun", "unmeasured").code == 0
     assert counts() == {"good": 2, "bad": 2, "wrong": 2}
+    nothing = assay(*args, "--rerun", "nosuch")
+    assert (nothing.code, nothing.stdout) == (1, "")
+    assert "no prompt of this run has the id 'nosuch'" in nothing.stderr
     rows = read_rows(out)
     assert sorted(row["id"] for row in rows) == ["p0", "p1", "p2"]
     segments = (tmp_path / "out.raw").glob("segment-*")
@@ -352,7 +357,7 @@ def test_grade_signs_the_rows_so_that_a_run_can_go_on_with_the_same_grader(
     path, schema = prompts("a", "b"), agent()
     assert assay("capture", path, "-s", schema, "--limit", 1, "-o", "plain.jsonl").code == 0
     assert assay("grade", "plain.jsonl", "-g", "contains:x", "-o", "graded.jsonl").code == 0
-    args = ["capture", path, "-s", schema, "-o", "graded.jsonl", "--resume"]
+    args = ["capture", path, "-s", schema, "-o", "graded.jsonl", "--resume", "--keep-unsigned"]
     done = assay(*args)
     assert done.code == 1
     assert "the grader contains" in done.stderr
@@ -402,3 +407,66 @@ def test_another_working_folder_is_refused_while_the_first_is_there(
     (tmp_path / "two").rmdir()
     (tmp_path / "one").rename(tmp_path / "two")
     assert assay(*args, "-c", "two", *repeats[1], "--resume").code == 0
+
+
+@pytest.mark.parametrize("command", ["capture", "trials"])
+@pytest.mark.parametrize("how", ["added", "changed", "of another user"])
+def test_rows_that_somebody_else_wrote_are_refused(
+    assay: Callable,
+    shell_agent: Path,
+    prompts: Callable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    how: str,
+) -> None:
+    """An agent that outlives a killed run changes its rows while no writer watches."""
+    args = [command, prompts("R", "R", "R"), "-s", shell_agent, "-o", "out.jsonl"]
+    args += ["-g", "contains:ok", *(["-k", 1] if command == "trials" else [])]
+    assert assay(*args, "--limit", 2).code == 0
+    out = tmp_path / "out.jsonl"
+    first, second = out.read_text().splitlines()
+    forged = json.dumps(json.loads(first) | {"hint": "forged"})
+    if how == "of another user":
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+    elif how == "added":
+        out.write_text(f"{first}\n{second}\n{forged}\n")
+    else:
+        out.write_text(f"{forged}\n{second}\n")
+    before = out.read_bytes()
+    done = assay(*args, "--resume")
+    assert done.code == 1
+    n = "2 rows were" if how == "of another user" else "1 row was"
+    assert f"out.jsonl: {n} not written by Assay as this user on this machine" in done.stderr
+    assert "--keep-unsigned" in done.stderr
+    assert out.read_bytes() == before
+    assert assay(*args, "--resume", "--keep-unsigned").code == 0
+
+
+def test_finished_trials_of_a_prompt_that_goes_on_are_signed_too(
+    assay: Callable, shell_agent: Path, prompts: Callable, tmp_path: Path
+) -> None:
+    args = ["trials", prompts("R"), "-s", shell_agent, "-o", "out.jsonl", "-k"]
+    assert assay(*args, 1).code == 0
+    row = json.loads((tmp_path / "out.jsonl").read_text())
+    line = {name: row[name] for name in ("id", "specHash", "identity")}
+    line["entry"] = {**row["trials"][0], "trialNum": 2}
+    (tmp_path / "out.jsonl.partial").write_text(json.dumps(line) + "\n")
+    done = assay(*args, 3, "--resume")
+    assert done.code == 1
+    assert "out.jsonl.partial: 1 row was not written by Assay" in done.stderr
+
+
+def test_rows_are_known_after_a_kill_and_under_another_name(
+    assay: Callable, shell_agent: Path, prompts: Callable, read_rows: Callable, tmp_path: Path
+) -> None:
+    args = ["capture", prompts("R", "R", "R"), "-s", shell_agent, "-o"]
+    assert assay(*args, "out.jsonl", "--limit", 2).code == 0
+    with (tmp_path / "out.jsonl").open("a") as file:
+        file.write('{"id": "torn by a kil')
+    (tmp_path / "out.jsonl").rename(tmp_path / "moved.jsonl")
+    done = assay(*args, "moved.jsonl", "--resume")
+    assert done.code == 0, done.stderr
+    assert len(read_rows(tmp_path / "moved.jsonl")) == 3
+    assert assay(*args, "moved.jsonl", "--resume").code == 0
+    assert assay(*args, "moved.jsonl", "--overwrite").code == 0

@@ -43,7 +43,8 @@ class Team:
         (self.folder / "log").write_text("")
         agent = f"sh {self.folder}/agent.sh"
         done = self._assay(
-            "ab", "prompts.jsonl", "--shell", agent, "--with", "template=tpl",
+            "ab", "prompts.jsonl", "--shell", agent,
+            *(() if "--with" in args else ("--with", "template=tpl")),
             "-g", "contains", "-k", str(K), "-j", "2", *args,
         )  # fmt: skip
         log = (self.folder / "log").read_text().split()
@@ -108,7 +109,7 @@ def test_a_provider_that_has_changed_is_no_effect(team: Team) -> None:
     assert (found["nReused"], found["check"]["agrees"]) == (0, False)
     said = " ".join(done.stdout.split())
     assert "earlier trials are not used, because 8 trials run again did not confirm them" in said
-    assert "(0% before, 100% now" in said
+    assert "(0 % before, 100 % now" in said
     assert any("did not confirm them" in words for words in team.verdict["proof"]["words"])
     shown = [path.read_text() for path in (team.folder / "experiments").glob("*/*/verdict.md")]
     assert any("did not confirm them" in text for text in shown)
@@ -183,9 +184,19 @@ def test_the_same_edit_drawn_anew_is_another_look(team: Team) -> None:
     team.provider("bad")
     team.ab("--fresh")
     assert team.verdict["edits"]["tpl"]["nTries"] == 1
-    # More trials of the same version are the same look.
+    # So has who makes the plan longer after its end; only the sequential rule may look again.
     team.ab("-k", str(K + 1))
-    assert team.verdict["edits"]["tpl"]["nTries"] <= 1
+    assert team.verdict["edits"]["tpl"]["nTries"] == 2
+
+
+def test_a_version_in_a_folder_of_its_own_is_another_look(team: Team, tmp_path: Path) -> None:
+    """The same control and prompts, but an experiment of another name: nothing begins anew."""
+    team.edit("this one helps")
+    shutil.copytree(tmp_path / "tpl", tmp_path / "other")
+    team.ab("--with", "template=other")
+    assert team.verdict["name"] == "other"
+    assert team.verdict["verdicts"] == {"other": "promising"}
+    assert team.verdict["edits"]["other"]["edit"] == 2
 
 
 def test_prompts_held_back_are_for_confirmations_alone(team: Team, tmp_path: Path) -> None:
@@ -229,6 +240,27 @@ def test_a_confirmation_that_failed_is_not_drawn_again() -> None:
     assert standing([], "e", run="2", is_confirmation=True).code("better") == "confirmed"
 
 
+def test_a_version_is_confirmed_only_after_a_run_that_showed_it_to_help(team: Team) -> None:
+    """Who confirms each of twenty versions at once has looked at twenty."""
+    team.edit("this one helps")
+    done = team.ab("--confirm")
+    assert team.verdict["verdicts"] == {"tpl": "promising"}
+    told = " ".join(done.stdout.split())
+    assert "is promising, and not confirmed (no earlier run showed it; --confirm --fresh" in told
+    team.ab("--confirm", "--fresh")
+    assert team.verdict["verdicts"] == {"tpl": "confirmed"}
+
+
+def test_confirmations_of_other_versions_that_failed_are_counted() -> None:
+    looks = [
+        EditLook(run="1", ended="1", edit="a", code="not-enough-data", is_confirmation=True),
+        EditLook(run="2", ended="2", edit="e", code="promising"),
+    ]
+    found = standing(looks, "e", run="3", is_confirmation=True)
+    assert found.code("better") == "confirmed"
+    assert found.words.endswith("to confirm it; 1 other version could not be confirmed")
+
+
 def test_another_limit_or_another_name_of_the_arm_begins_no_new_ledger(
     team: Team, tmp_path: Path
 ) -> None:
@@ -238,7 +270,8 @@ def test_another_limit_or_another_name_of_the_arm_begins_no_new_ledger(
         arms = f'[arms.control]\n[arms.{name}]\ntemplate = "tpl"\n'
         (tmp_path / "named.toml").write_text(f"{top}k = 1\n{more}{arms}")
         assert team.command("ab", "named.toml").code == 0
-        assert team.verdict["edits"][name]["nTries"] == n
+        # The first look is that of the team, in an experiment of another name.
+        assert team.verdict["edits"][name]["nTries"] == n + 1
 
 
 def plant(team: Team, where: str, *, change: bool = True, with_signatures: bool = True) -> Path:
@@ -279,6 +312,31 @@ def test_rows_of_a_run_that_goes_on_must_be_signed(team: Team) -> None:
     assert team.ab("--fresh").code == 0
 
 
+def test_a_clock_that_was_set_back_brings_no_old_trials_back(team: Team) -> None:
+    """The first run began in the future; a fresh one begins a line after it all the same."""
+    team.edit("1")
+    (folder,) = (team.folder / "experiments").glob("*/*")
+    signatures = Signatures.begin(folder, '{"began":"2099-01-01T00:00:00+00:00","fresh":false}')
+    assert signatures is not None
+    for name in ("control.jsonl", "tpl.jsonl"):
+        for line in (folder / name).read_bytes().splitlines():
+            signatures.sign(line)
+    assert team.ab("--fresh").code == 0
+    assert team.n_control == N_PROMPTS * K
+    team.edit("2")
+    assert team.ab("--reuse", "all").code == 0
+    assert team.verdict["reused"] == {f"tpl/{folder.name}-2": N_PROMPTS * K}
+
+
+def test_prompts_that_are_the_same_are_said(team: Team) -> None:
+    rows = [{"id": f"p{i}", "input": "Task", "hint": "good"} for i in range(N_PROMPTS)]
+    prompts = "".join(json.dumps(row) + "\n" for row in rows)
+    (team.folder / "prompts.jsonl").write_text(prompts)
+    done = team.ab()
+    assert "12 of 12 prompts are the same but for their ids: they are one question" in done.stdout
+    assert any("one question" in words for words in team.verdict["doubts"])
+
+
 def test_a_run_without_the_key_of_this_user_gives_no_trials(
     team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,6 +352,10 @@ def test_a_decision_that_somebody_wrote_is_made_again(team: Team) -> None:
     before = _read(path)
     changed = before | {"verdicts": {"tpl": "better"}, "sentences": ["tpl helps: +1.00"]}
     path.write_text(json.dumps(changed))
+    status = team.command("ab", "status", "--check")
+    assert status.code == 4
+    assert "+1.00" not in status.stdout
+    assert "verdict.json is not as assay ab wrote it" in status.stdout
     done = team.ab()
     assert "tpl helps: +1.00" not in done.stdout
     assert _read(path)["verdicts"] == before["verdicts"]

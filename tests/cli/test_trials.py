@@ -276,7 +276,12 @@ def test_killed_at_many_moments_ends_with_every_trial_once(
 
 @pytest.fixture
 def broken_off(
-    assay: Callable, agent: Callable, prompts: Callable, grader: Path, tmp_path: Path
+    assay: Callable,
+    agent: Callable,
+    prompts: Callable,
+    grader: Path,
+    sign: Callable,
+    tmp_path: Path,
 ) -> Callable[..., tuple[list[Any], Path]]:
     """Give the command line and the output of a run that was killed.
 
@@ -295,6 +300,8 @@ def broken_off(
                 for entry in row["trials"][:n]:
                     line = {name: row[name] for name in ("id", "specHash", "identity")}
                     file.write(json.dumps(line | {"entry": entry}) + "\n")
+        sign(out)
+        sign(partial(out))
         (tmp_path / "starts").unlink()
         return command, out
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -170,6 +171,32 @@ def test_sentences_are_folded_at_words_on_a_terminal_and_whole_in_a_pipe(
         for name in ("first", "second")
     ]
     assert " ".join(" ".join(shown).split()) == " ".join(piped.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("agents",),
+        ("doctor",),
+        ("schemas",),
+        ("arc",),
+        ("plan", "old.jsonl"),
+        ("compare", "old.jsonl", "new.jsonl"),
+        ("explain", "new.jsonl"),
+        ("grade", "new.jsonl", "-g", "contains", "-o", "graded.jsonl"),
+        ("capture", "p.jsonl", "--simple", "echo {}", "-g", "contains", "-o", "c.jsonl"),
+        ("trials", "p.jsonl", "--simple", "echo {}", "-g", "contains", "-k", "2", "-o", "t.jsonl"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_every_command_fits_80_columns(
+    on_terminal: Callable[..., Any], runs: list[Path], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "p.jsonl").write_text('{"id":"p","input":"x","hint":"y"}\n')
+    shown = on_terminal(*words, env=OF_80_COLUMNS)[1].split("\n")
+    lines = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", line).split("\r")[-1] for line in shown]
+    assert [line for line in lines if len(line) > 80 and len(line.split()) > 1] == []
+    assert max(map(len, lines)) > 30
 
 
 def test_errors_are_folded_on_a_terminal(on_terminal: Callable[..., Any]) -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from benchmarks.explain import written
 
-from assay.compare.calls import program_words, telling_line, without_numbers
+from assay.compare.calls import error_line, program_words, without_numbers
 from assay.compare.detectors import findings
 from assay.records.explanation import DETECTORS
 from assay.records.trial.views import ExplainedRow
@@ -277,6 +277,6 @@ def test_calls_are_named_alike() -> None:
     trace = (
         "Traceback (most recent call last):\n  File 'x'\nModuleNotFoundError: No module named 'y'\n"
     )
-    assert telling_line(trace) == "ModuleNotFoundError: No module named 'y'"
+    assert error_line(trace) == "ModuleNotFoundError: No module named 'y'"
     text = without_numbers("open /tmp/ws-12/a/b.py line 7: 0xff at 12:30:01")
     assert text == "open b.py line N: N at N"

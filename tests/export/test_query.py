@@ -262,6 +262,32 @@ def test_a_signal_ends_a_query(results, tmp_path, sql, number):
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.parametrize("words", [("query", ENDLESS), ("export", "table", "-o", "t.csv")])
+def test_what_kill_9_leaves_is_removed_by_the_next_query(results, tmp_path, alive, tag, words):
+    """No process stays, and no copy of the rows."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    source = tmp_path / f"{tag}.jsonl"
+    source.write_bytes(results["trials"].read_bytes() * 20_000)
+    env = os.environ | {"TMPDIR": str(place)}
+    argv = [sys.executable, "-m", "assay", *words, str(source)]
+    process = subprocess.Popen(argv, cwd=tmp_path, env=env)
+    while not (list(place.glob("assay-*")) or list(tmp_path.glob(".t.csv.*"))):
+        assert process.poll() is None
+        time.sleep(0.02)
+    time.sleep(0.3)
+    process.kill()
+    process.wait()
+    until = time.monotonic() + 10
+    while alive():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    again = [sys.executable, "-m", "assay", "query", "SELECT 1 AS x", str(results["trials"])]
+    assert subprocess.run(again, env=env, capture_output=True).returncode == 0
+    assert list(place.iterdir()) == []
+    assert not (tmp_path / "t.csv").exists()
+
+
 def test_a_table_cuts_long_cells_visibly_and_shows_control_characters(assay, tmp_path):
     row = {
         "id": "x\x1b[31m",

@@ -11,7 +11,7 @@ import pytest
 from assay import plugins
 from assay.errors import PluginError
 from assay.graders.judge import Judge, read_verdict
-from assay.plugin import Ask, Trial
+from assay.plugin import Answer, Ask, Trial
 from assay.records.spec import PluginRef
 
 JUDGE = """import json, os, re, sys, time
@@ -247,9 +247,9 @@ class GullibleHost:
     def __init__(self, judge) -> None:
         self.judge, self.asked = judge, []
 
-    def ask(self, _agent, text, **_options) -> str:
+    def answer(self, _agent, text, **_options) -> Answer:
         self.asked.append(text)
-        return self.judge(text)
+        return Answer(text=self.judge(text))
 
 
 @pytest.mark.parametrize("injection", INJECTIONS)

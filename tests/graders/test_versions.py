@@ -21,7 +21,7 @@ from assay.graders.program import ExecutableGrader
 from assay.graders.python_file import PythonFile
 from assay.graders.workspace import Command
 from assay.pipeline.stages import AskingHost
-from assay.plugin import Trial
+from assay.plugin import Answer, Trial
 from assay.records.capture import Grade
 from assay.records.spec import PluginRef
 
@@ -135,11 +135,11 @@ EXAMPLES: list[tuple[str, str, dict[str, Any], bool, float]] = [
 class EchoHost(AskingHost):
     """This machine, with a model that repeats the evidence: an example can say what it answers."""
 
-    def ask(self, agent: PluginRef, text: str, **_options: Any) -> str:
+    def answer(self, agent: PluginRef, text: str, **_options: Any) -> Answer:
         found = re.search(r"BEGIN output \w+\n(.*)\nEND output", text, re.DOTALL)
         assert found is not None
         code = re.findall(r'"code": "(\w+)", "pass"', text)[-1]
-        return found[1].replace("{", f'{{"code": "{code}", ', 1)
+        return Answer(text=found[1].replace("{", f'{{"code": "{code}", ', 1))
 
 
 @pytest.fixture(scope="module")

@@ -205,6 +205,8 @@ SEEN = {"connections": 1, "opaque": 0, "failed": 0, "dropped": 0, "refused": 0}
         # Not at the end, or of a kind that an agent can provoke: nothing is proved.
         (Cause.PROVIDER, {"answers": {"500": 1, "200": 4}, "last": "200"}, Cause.PROVIDER,
          "the agent only", None),
+        *((Cause.PROVIDER, {"answers": {status: 1}, "last": status}, Cause.PROVIDER,
+           "the agent only", None) for status in ("408", "501", "505", "599")),
         (Cause.AUTH, {"answers": {"401": 1}, "last": "401"}, Cause.AUTH, "the agent only", None),
         (Cause.PROVIDER, {"opaque": 1}, Cause.PROVIDER, "the agent only", 9.0),
         (Cause.PROVIDER, {"dropped": 1}, Cause.PROVIDER, "the agent only", None),

@@ -9,7 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from assay import plugins
 from assay.pipeline.arms import reuse_of
+from assay.pipeline.grading import grader_versions
 from assay.pipeline.identity import identity_of_setup
 from assay.pipeline.loaded import Loader
 from assay.pipeline.servers import add_servers
@@ -66,13 +68,39 @@ COMMANDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "make": (["make", "core"], {}),
     "data as an operand": (["./native", "--weights", "core.dat"], {}),
     "settings": (["./native", "--config=settings.yaml"], {}),
+    "env -C": (["env", "-C", "sub", "python3", "one.py"], {}),
+    "env --chdir": (["env", "--chdir=sub", "python3", "one.py"], {}),
+    "env -S": (["env", "-S", "python3 -u agent.py", ""], {}),
+    "a program that starts others": (["setpriv", "--no-new-privs", "python3", "-m", "agent"], {}),
+    "-c of another program": (["script", "-qec", "python3 -m agent", "/dev/null"], {}),
+    "pushd": (["/bin/bash", "-c", "pushd sub > /dev/null; python3 one.py"], {}),
+    "a variable of the shell": (["/bin/sh", "-c", ". ./lib.env.sh; python3 -c 'import far'"], {}),
+    "-I of Perl": (["perl", "-Ilib", "agent.pl"], {}),
+    "use lib": (["perl", "agent.pl"], {}),
+    "RUBYLIB": (["ruby", "plain.rb"], {"RUBYLIB": "lib"}),
+    "NODE_PATH": (["node", "-e", 'require("core")'], {"NODE_PATH": "."}),
+    "imports of package.json": (["node", "-e", 'require("#core")'], {}),
+    "LD_PRELOAD": (["./native"], {"LD_PRELOAD": "./core.so"}),
+    "a compiled module": (["python3", "-c", "import deep.core"], {}),
+    "an archive": (["python3", "-c", "import x"], {"PYTHONPATH": "core.zip"}),
+    "a package in dist": (["python3", "-c", "import lib2"], {}),
+    "a linked folder of a package": (["python3", "-c", "import lib3"], {}),
+    "named by settings": (["./native", "--config", "names.yaml"], {}),
+    "@file": (["./native", "-d", "@core.dat"], {}),
+    "key=file": (["./native", "-D", "prompt=core.dat"], {}),
+    "several files": (["./native", "--files=a.md,core.dat"], {}),
+    "an attached option": (["./native", "-fcore.dat"], {}),
+    "file://": (["./native", "file://core.dat"], {}),
+    "a pattern of another program": (["./native", "-cp", "data/*"], {}),
+    "at home": (["python3", "-c", "open('~/data/core')"], {"HOME": "."}),
+    "data named as a log": (["python3", "-c", "open('core.log')"], {}),
 }
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_edit_of_what_is_loaded_is_seen(name: str, write: Write, tmp_path: Path) -> None:
     """The file `core` with any suffix decides, however it is reached."""
-    for program in ("python3", "node", "npm", "uv", "ruby", "native"):
+    for program in ("python3", "node", "npm", "uv", "ruby", "perl", "setpriv", "script", "native"):
         write(f"bin/{program}", "\x7fELF", 0o755)
     write("native", "\x7fELF", 0o755)
     write("agent.py", "from core import (\n    answer,\n)\n")
@@ -100,7 +128,26 @@ def test_an_edit_of_what_is_loaded_is_seen(name: str, write: Write, tmp_path: Pa
     for suffix in ("py", "js", "cjs", "rb", "dat"):
         write(f"core.{suffix}")
     write("settings.yaml", "core: 1\n")
+    for name_ in ("core.so", "core.zip", "core.log", "deep/core.so", "lib2/__init__.py"):
+        write(name_)
+    write("sub/one.py", "import core\n")
+    write("sub/core.py")
+    write("lib.env.sh", "export PYTHONPATH=$PWD/lib\n")
+    write("lib2/dist/__init__.py")
+    write("lib2/dist/core.py")
+    write("lib3/__init__.py")
+    (tmp_path / "lib3/data").symlink_to(tmp_path / "data")
+    write("agent.pl", 'use FindBin; use lib "$FindBin::Bin/lib"; use Far;\n')
+    write("lib/core.pm")
+    write("plain.rb", "require 'far'\n")
+    write("names.yaml", "prompt: core.md\n")
+    write("core.md")
+    write("package.json", '{"scripts": {"agent": "node agent.mjs"}, "imports": {"#*": "./*.cjs"}}')
     words, env = COMMANDS[name]
+    env = {
+        key: value.replace(".", str(tmp_path)) if key == "HOME" else value
+        for key, value in env.items()
+    }
     path = f"{tmp_path}/bin:{os.environ['PATH']}"
     found = loaded(tmp_path, *words, **{**env, "PATH": path})
     assert any("core" in each or "settings" in each for each in found), found
@@ -147,6 +194,77 @@ def test_an_installed_package_that_somebody_edited_is_another(write: Write, tmp_
     assert versions[0] == versions[1]
     assert versions[0]["registry"] != versions[2]["registry"]
     assert versions[0]["tool"] != versions[2]["tool"]
+
+
+UNKNOWN: dict[str, tuple[list[str], str]] = {
+    "an image": (["docker", "run", "agent"], "what docker starts or asks elsewhere"),
+    "a server": (["/bin/sh", "-c", "curl -d x http://host"], "what curl starts or asks elsewhere"),
+    "a server of ours": (
+        ["python3", "-c", "urlopen('http://127.0.0.1:9/')"],
+        "what the server at 127.0.0.1:9 answers",
+    ),
+    "a database": (
+        ["python3", "-c", "sqlite3.connect('facts.db')"],
+        "facts.db, which the code of -c may read or write",
+    ),
+    "a database of a program": (
+        ["./native", "--db", "facts.db"],
+        "facts.db, which a command may read or write",
+    ),
+    "a large script": (
+        ["python3", "large.py"],
+        "what large.py loads, which is larger than 1 MiB",
+    ),
+    "all variables": (
+        ["python3", "-c", "for k, v in os.environ.items(): pass"],
+        "variables that the code of -c reads by computed names",
+    ),
+    "variables of a class": (
+        ["python3", "-c", "class S(BaseSettings): word: str"],
+        "variables that the code of -c reads by computed names",
+    ),
+    "variables in a pipe": (
+        ["/bin/sh", "-c", "env | grep ^MY"],
+        "variables that a command reads by computed names",
+    ),
+    "a name of settings": (
+        ["python3", "-c", "open(settings['prompt'])"],
+        "files that the code of -c opens by computed names",
+    ),
+    "another suffix": (
+        ["python3", "-c", "Path(__file__).with_suffix('.md').read_text()"],
+        "files that the code of -c opens by computed names",
+    ),
+    "packages of a script": (
+        ["uv", "run", "needs.py"],
+        "the packages that uv installs for needs.py",
+    ),
+    "a module of Node": (["node", "-e", "require('far')"], "the module far, which was not found"),
+    "libraries": (
+        ["env", "LD_LIBRARY_PATH=lib", "./native"],
+        "libraries in the folders of LD_LIBRARY_PATH",
+    ),
+    "output that settings name": (
+        ["./native", "settings.yaml"],
+        "out.csv, which settings.yaml names",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_decides_elsewhere_is_said(name: str, write: Write, tmp_path: Path) -> None:
+    for program in ("docker", "curl", "uv", "node", "native"):
+        write(f"bin/{program}", "\x7fELF", 0o755)
+    write("native", "\x7fELF", 0o755)
+    write("facts.db")
+    write("large.py", "#" * 2**20 + "\n#")
+    write("needs.py", "# /// script\n# dependencies = ['x']\n# ///\n")
+    write("settings.yaml", "output: out.csv\n")
+    write("out.csv")
+    words, said = UNKNOWN[name]
+    loader = Loader(tmp_path, {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
+    loader.command(words)
+    assert said in loader.found().unknown
 
 
 def test_what_cannot_be_known_is_said(write: Write, tmp_path: Path) -> None:
@@ -281,6 +399,33 @@ def test_a_setup_is_made_of_the_variables_that_it_reads(
         identity = identity_of_setup(Identity(adapter="x"), "echo $MY_SEED > seed", tmp_path)
         found.append(identity.setup)
     assert found[0] == found[1] != found[2]
+
+
+def test_a_setup_is_made_of_the_folders_that_it_copies(write: Write, tmp_path: Path) -> None:
+    def setup(line: str) -> Identity:
+        return identity_of_setup(Identity(adapter="x"), line, tmp_path)
+
+    write("fixtures/a/words", "one")
+    write("work/out")
+    before = setup("cp -r fixtures/. work")
+    write("work/out", "another")
+    assert setup("cp -r fixtures/. work") == before
+    write("fixtures/a/words", "two")
+    assert setup("cp -r fixtures/. work").setup != before.setup
+    assert setup("curl http://host -o x").not_covered == (
+        "what curl starts or asks elsewhere (set-up of prompts)",
+    )
+
+
+def test_a_grader_that_is_a_script_is_made_of_what_it_loads(write: Write, tmp_path: Path) -> None:
+    script = write("g.sh", "#!/bin/sh\n. ./lib.sh\nenv -C sub python3 -m deep\n", 0o755)
+    seen = set()
+    for name in ("lib.sh", "lib.sh", "sub/deep/__main__.py", "sub/deep/__main__.py"):
+        write(name, f"{name} {len(seen)}")
+        for ref in (f"{script}", f"command:{script}"):
+            (version,) = grader_versions([plugins.grader(plugins.grader_ref(ref))]).values()
+            seen.add((ref[:8], version))
+    assert len(seen) == 8
 
 
 def test_variables_that_choose_are_hashed_and_secrets_never() -> None:

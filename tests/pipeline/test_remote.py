@@ -199,8 +199,8 @@ def test_only_named_variables_reach_graders(
         plugins.grader_ref(text, 20.0) for text in ("g.py", "judge:rubric=good,agent=judge.json")
     ]
     remote = RemoteGraders(refs, ["ONE", "ABSENT"])
-    assert remote.parcel.env == {"ONE": "first-value", "JUDGE_KEY": "first-value"}
-    assert RemoteGraders([plugins.grader_ref("contains", 20.0)], []).parcel.env == {}
+    assert remote.bundle.env == {"ONE": "first-value", "JUDGE_KEY": "first-value"}
+    assert RemoteGraders([plugins.grader_ref("contains", 20.0)], []).bundle.env == {}
 
 
 def test_a_dead_machine_leaves_rows_without_a_grade(here: Path, elsewhere: Any) -> None:

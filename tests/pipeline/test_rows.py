@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from assay.errors import InputError
 from assay.pipeline.grade import grade_all
 from assay.plugins import grader_ref
+from assay.records.capture import Cause
 
 ROW = {"id": "a", "input": "i", "output": "out", "trajectory": [], "metadata": {}, "timing": {}}
 
@@ -118,7 +119,10 @@ def test_several_graders_pass_together_and_score_the_mean() -> None:
     assert len({g["version"] for g in row["grades"].values()}) == 2
 
 
-@pytest.mark.parametrize("cause", ["provider", "auth", "spawn", "world", "harness", "worker_lost"])
+UNMEASURED = [cause.value for cause in Cause if not cause.measures_agent]
+
+
+@pytest.mark.parametrize("cause", UNMEASURED)
 def test_what_does_not_measure_the_agent_stays_ungraded(cause: str) -> None:
     row = ROW | {"failure": {"cause": cause, "message": "m", "answered": True}}
     assert graded(row) == [row]

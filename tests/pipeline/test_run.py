@@ -129,9 +129,7 @@ def test_the_first_start_in_a_shared_home_is_alone(
     text, around = "!do wait 0.7 ; say hi ; wait 2", {"isolate": isolate}
     specs = [msgspec.structs.replace(spec(text, surroundings=around), agent=ref) for _ in range(4)]
     rows = Times()
-    assert (
-        len(list(execute(Batch(specs=specs, jobs=4, overlap=True), rows=nullcontext(rows)))) == 4
-    )
+    assert len(list(execute(Batch(specs=specs, jobs=4, overlap=True), rows=nullcontext(rows)))) == 4
     (_, first_step, first_end), *others = sorted(rows.times)
     if isolate:
         assert all(began < first_step for began, *_ in others)

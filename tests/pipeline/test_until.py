@@ -5,6 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from assay.pipeline.changes import copies_in
 from assay.pipeline.gate import settled_anchor
 from assay.pipeline.until import Order, UntilAllDecided, UntilDecided
 from assay.records.capture import Cause, Failure, Grade, Timing
@@ -244,3 +245,21 @@ def test_an_anchor_that_is_not_decided_stops_only_what_is_seen_to_have_lost(
     assert settled_anchor(lost, 0.12).outcome == "undecided"
     failed = decide_gate(Look(50, -0.5, 0.1), margin=0.12)
     assert settled_anchor(failed, 0.12) is failed
+
+
+def test_copies_of_a_prompt_are_further_trials_of_it(spec: Callable[..., TrialSpec]) -> None:
+    """Six copies of each of four prompts: too few for any decision, however often they pass."""
+    one = spec("q")
+    specs = [
+        msgspec.structs.replace(one, prompt=Prompt(id=f"p{i}", input=f"q{i % 4}"))
+        for i in range(24)
+    ]
+    copies = copies_in(specs)
+    assert copies == {f"p{i}": f"p{i % 4}" for i in range(4, 24)}
+    baseline = {f"p{i}": (0, 5) for i in range(24)}
+    for known, outcome in ((copies, "undecided"), ({}, "pass")):
+        rule = UntilDecided(gate, baseline=baseline, plan=specs, copies=known)
+        for each in rule.begin(specs):
+            rule.add(each, result(True))
+        found = rule.finish()
+        assert (found.outcome, found.n_units) == (outcome, 24 if not known else 4)

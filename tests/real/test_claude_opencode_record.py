@@ -162,5 +162,5 @@ def scrub(text: str, done: Any) -> str:
     for path, plain in places:
         text = text.replace(path, plain).replace(path[1:], plain[1:])
         text = text.replace(re.sub(r"[^A-Za-z0-9]", "-", path), plain.replace("/", "-"))
-    text = re.sub(r"/tmp/assay-home-\w+", "/home/agent", text)
+    text = re.sub(r"/tmp/assay-home-[\w-]+", "/home/agent", text)
     return re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:8000", text)

@@ -166,7 +166,7 @@ def scrub(text: str, done: Any) -> str:
     places += [(str(MCP_SERVER.parents[2]), "/project")]
     for path, plain in places:
         text = text.replace(path, plain)
-    text = re.sub(r"/tmp/assay-home-\w+", "/home/agent", text)
+    text = re.sub(r"/tmp/assay-home-[\w-]+", "/home/agent", text)
     text = re.sub(r"file://[^\s:]*/node_modules", "file:///node_modules", text)
     text = re.sub(r'temporary dir "[^"]*"', 'temporary dir "/var"', text)
     return re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:8000", text)

@@ -130,7 +130,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_of_the_row(
         room -= written
         return written
 
-    with Journal(path, "new") as journal:
+    with Journal(path, "new", signed=False) as journal:
         monkeypatch.setattr(os, "write", small_disk)
         journal.append(b'{"id":"a"}')
         with pytest.raises(OutputError, match="No space left") as refused:

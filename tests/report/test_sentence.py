@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 import assay
+import assay_arc
+from assay.report.experiment import effect_lines, look_first
 from assay.report.sentence import effects_sentence, sentences, word_verdicts
 from assay.report.text import percents, points
 
 SOURCE = Path(assay.__file__).parent
+PACKAGES = (SOURCE, Path(assay_arc.__file__).parent)
 ALIKE = {"nPrompts": 40, "nUnits": 40, "wins": 0, "losses": 0, "trialsPerPrompt": None}
 
 
@@ -213,6 +216,31 @@ def test_an_ablation_says_what_matters() -> None:
         "AGENTS.v2 does not show an effect (0 points, -8 to +8); "
         "together not shown to be more than relnotes alone (0 points, -5 to +5)."
     )
+    unread = {"kind": "instructions", "name": "AGENTS.v2.md", "used": 0, "inControl": 0}
+    unused = [{**unread, "arm": arm, "trials": 12} for arm in ("v2", "both")]
+    uses = [use(12, trials=12), *unused]
+    never = effects_sentence({**found, "proof": {**PROOF, "uses": uses}}, effects)
+    assert "AGENTS.v2 was never used in 24 trials: nothing was tested of it (0 points" in never
+    assert never.startswith("relnotes matters")
+    unused[1]["used"] = 1
+    assert "never used" not in effects_sentence({**found, "proof": {"uses": uses}}, effects)
+
+
+def test_the_small_picture_of_effects_cuts_no_name_and_fits_80_columns() -> None:
+    interval = {"low": 0.2, "high": 0.6}
+    names = ["relnotes", "a-skill-with-a-rather-long-name-indeed"]
+    effects = [{"name": name, "difference": 0.4, "interval": interval} for name in names]
+    lines = list(effect_lines(effects))
+    assert [line.split()[0] for line in lines] == [names[0], names[1], "|"]
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[0].index("|") == lines[2].index("|")
+
+
+def test_what_to_look_at_first() -> None:
+    worse = {"runB": "relnotes", "regressed": ["p1"], "improved": ["p2"]}
+    assert look_first([worse], []) == "Look first at prompt p1, which got worse with relnotes."
+    assert look_first([worse | {"regressed": []}], []).endswith("which got better with relnotes.")
+    assert look_first([worse], ["UNHEALTHY (…)"]).startswith("First fix what the verdict names;")
 
 
 @pytest.mark.parametrize(
@@ -238,7 +266,7 @@ WORDED = re.compile(
     r"\b(helps|hurts|makes no difference|is (the )?(better|worse|same) (than|as)|never used"
     r"|not decided whether|is promising|no verdict on)\b"
 )
-ELSEWHERE = {"cli/ab.py", "cli/help.py", "cli/trials.py", "report/sentence.py"}
+ELSEWHERE = {"cli/ab.py", "cli/help.py", "cli/trials.py", "report/sentence.py", "world.py"}
 """Help may speak of verdicts; only one module makes them."""
 
 
@@ -259,8 +287,9 @@ def texts(path: Path) -> set[str]:
 
 def test_only_one_module_words_a_verdict() -> None:
     found = {
-        str(path.relative_to(SOURCE)): text
-        for path in SOURCE.rglob("*.py")
+        str(path.relative_to(package)): text
+        for package in PACKAGES
+        for path in package.rglob("*.py")
         for text in texts(path)
         if WORDED.search(text)
     }

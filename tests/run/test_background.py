@@ -14,7 +14,7 @@ import pytest
 from assay.run import background as background_module
 from assay.run import process
 from assay.run.background import Background
-from assay.run.family import no_strays
+from assay.run.family import no_orphans_left
 from assay.run.fork import fork_process
 
 
@@ -172,7 +172,7 @@ def test_the_children_of_the_program_are_left_alone():
     try:
 
         def work(send):
-            with no_strays():
+            with no_orphans_left():
                 send(b"x")
 
         receive_all(Background(work))

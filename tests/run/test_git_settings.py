@@ -1,6 +1,7 @@
 """What an agent did to the user's repository is named, with a command that shows it."""
 
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,14 @@ CHANGES = {
     "alternates": ("echo /x > .git/objects/info/alternates", "objects/info/alternates"),
     "shared": ("echo ../elsewhere > .git/commondir", ".git/commondir"),
     "another repository": ("mv .git old; echo 'gitdir: old' > .git", ".git"),
+    "a hook of the project": ("echo evil >> .husky/pre-commit", ".husky/pre-commit"),
+    "another hook of the project": ("echo evil > .husky/pre-push", ".husky/pre-push"),
+    "included settings": ("echo '[core] fsmonitor = x' >> team/gitconfig", "team/gitconfig"),
+    "what included settings name": ("echo evil >> sub/clean.sh", "sub/clean.sh"),
+    "the end of a large hook": (
+        "printf evil | dd of=.git/hooks/large bs=1 seek=1500000 conv=notrunc status=none",
+        ".git/hooks/large",
+    ),
     "a FIFO": ("rm .git/config; mkfifo .git/config", ".git/config"),
 }
 
@@ -30,6 +39,14 @@ def repository(tmp_path: Path) -> Path:
     subprocess.run(["git", "init", "-q", folder], check=True)
     (folder / "sub").mkdir()
     (folder / ".git/hooks/mine").write_text("true\n")
+    (folder / ".git/hooks/large").write_bytes(b"#" * 2_000_000)
+    for name in (".husky", "team"):
+        (folder / name).mkdir()
+    (folder / ".husky/pre-commit").write_text("true\n")
+    (folder / "sub/clean.sh").write_text("cat\n")
+    (folder / "team/gitconfig").write_text('[filter "x"]\n\tclean = "sh ./sub/clean.sh %f"\n')
+    for setting in ("core.hooksPath=.husky", "include.path=../team/gitconfig"):
+        subprocess.run(["git", "-C", folder, "config", *setting.split("=")], check=True)
     return folder
 
 
@@ -41,6 +58,16 @@ def test_a_change_is_named(repository: Path, change: str) -> None:
     (said,) = changed_settings(before, git_settings(repository / "sub"))
     assert named in said
     assert "before you use git there: cat " in said
+
+
+def test_settings_that_name_each_other_take_little_time(repository: Path) -> None:
+    text = " ".join(f"f{n}" for n in range(300))
+    for n in range(300):
+        (repository / f"f{n}").write_text(text * 10)
+    subprocess.run(["git", "-C", repository, "config", "a.b", text], check=True)
+    began = time.process_time()
+    assert str(repository / "f299") in git_settings(repository)
+    assert time.process_time() - began < 2
 
 
 def test_ordinary_work_is_no_change(repository: Path) -> None:
@@ -70,6 +97,15 @@ def test_the_row_and_the_terminal_say_it(
     for place in (".git/config", ".git/hooks/pre-commit"):
         assert str(repository / place) in warning
         assert str(repository / place) in done.stderr
+
+
+def test_an_agent_in_a_workspace_reaches_the_repository_all_the_same(
+    repository: Path, assay: Callable, prompts: Callable
+) -> None:
+    words = ("--shell", f"git -C {repository} config core.fsmonitor ./evil; echo $PROMPT")
+    done = assay("capture", prompts("x"), *words, "--isolate", "-c", repository)
+    (warning,) = done.rows[0]["warnings"]
+    assert str(repository / ".git/config") in warning
 
 
 def test_worktrees_that_share_a_repository_are_looked_at_once(repository: Path) -> None:

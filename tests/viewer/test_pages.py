@@ -303,10 +303,16 @@ def test_several_verdicts_name_their_pair(
     page = make_report(tmp_path / "r.html", a, b, f"third:{a}")
     browser.draw(f"file://{page}")
     browser.see(".verdict", "codex")
-    texts = browser.run("return [...document.querySelectorAll('.verdict')].map(v => v.innerText)")
+    texts = browser.run("return [...document.querySelectorAll('.verdict')].map(v => v.textContent)")
     assert len(texts) == 3
     for text, pair in zip(texts, [("codex", "claude"), ("third", "claude"), ("third", "codex")], strict=True):  # fmt: skip # noqa: E501
         assert all(name in text for name in pair), text
+    # A verdict that is not about the first run does not stand before the picture.
+    order = browser.run("return [...document.querySelectorAll('.verdict, .first')].map(e => e.className.split(' ')[0])")  # fmt: skip # noqa: E501
+    assert order == ["verdict", "verdict", "first", "verdict"]
+    browser.see("details[data-key=other-verdicts] summary", "other pairs of runs (1)")
+    rows = browser.run("return [...document.querySelectorAll('.first tbody tr')].map(e => e.cells[0].innerText)")  # fmt: skip # noqa: E501
+    assert rows == ["claude", "codex", "third"]
     browser.choose("select[aria-label='Pair of runs']", "2")
     browser.see(".chips button", "Improved 3")
 
@@ -522,26 +528,61 @@ def test_why_it_failed_and_what_is_in_doubt(
     browser.see("h2", "Steps (")
 
 
+def test_a_measurement_without_a_verdict_is_drawn_without_one(browser: Any, page: str) -> None:
+    """Green and red are for what the sentence decides; what is unhealthy leads to its cause."""
+    browser.draw(page)
+    browser.see(".verdict.unclear", "")
+    assert browser.run("return document.querySelectorAll('.glance .point-even').length") == 1
+    browser.see(".look", "Look first at what was not measured.")
+    browser.click(".look a")
+    browser.see("[role=status]", "1 prompt")
+
+
+def test_a_run_alone_leads_to_its_failures(
+    browser: Any, agents: tuple[Path, Path], make_report: Callable[..., Path]
+) -> None:
+    report = make_report(agents[1].with_name("alone.html"), agents[1])
+    browser.draw(f"file://{report}")
+    browser.see(".health", "codex")
+    browser.click(".look a", "why 3 trials failed")
+    browser.see("h1", "Why did it fail?")
+
+
+LONG = "a-skill-with-a-rather-long-name+AGENTS.v2"
+CUT = """return [...document.querySelectorAll('.picture text')].filter((one) => {
+  const [box, frame] = [one.getBoundingClientRect(), one.closest('svg').getBoundingClientRect()];
+  return box.width && (box.right > frame.right + 1 || box.left < frame.left - 1); })
+  .map((one) => one.textContent)"""
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+def test_no_label_of_a_chart_is_cut(
+    browser: Any, agents: tuple[Path, Path], make_report: Callable[..., Path], size: tuple[int, int]
+) -> None:
+    a, b = agents
+    report = make_report(a.with_name("long.html"), a, f"{LONG}:{b}")
+    browser.size(*size)
+    browser.draw(f"file://{report}")
+    browser.see(".glance", LONG)
+    assert browser.run(CUT) == []
+    texts = browser.run("return document.querySelector('main').textContent")
+    assert "…" not in texts.split("Pictures")[1]
+
+
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
 def test_the_first_screen_needs_no_scroll(browser: Any, page: str, size: tuple[int, int]) -> None:
     """The verdict, the picture, what it costs, health and the first change with its answers."""
     browser.size(*size)
     browser.draw(page)
     browser.see(".change .answer", "")
-    parts = ".verdict, .glance, .beside-picture table, .health, .change:first-child h3"
+    parts = ".verdict, .glance, .look, .beside-picture table, .health, .change:first-child h3"
     ends = browser.run(
         f"return [...document.querySelectorAll('{parts}')].map(e => e.getBoundingClientRect())"
         ".map(({right, bottom}) => [right, bottom])"
     )
-    assert len(ends) == 5
+    assert len(ends) == 6
     assert all(right <= size[0] and bottom <= size[1] for right, bottom in ends), ends
-    cut = browser.run(
-        "return [...document.querySelectorAll('.glance text')].filter(e => {"
-        " const [box, frame] = [e.getBoundingClientRect(),"
-        " e.closest('svg').getBoundingClientRect()];"
-        " return box.right > frame.right + 1 || box.left < frame.left - 1; }).length"
-    )
-    assert cut == 0
+    assert browser.run(CUT) == []
 
 
 def test_a_filter_that_does_not_exist_is_said(browser: Any, page: str) -> None:
@@ -553,3 +594,13 @@ def test_a_filter_that_does_not_exist_is_said(browser: Any, page: str) -> None:
 def test_the_search_takes_a_pasted_command_and_says_how_it_read_it(browser: Any, page: str) -> None:
     browser.draw(f"{page}#/search?q=rm%20-f%20a.txt")
     browser.see("[role=status]", 'Read as: "rm" and "f" and "a.txt"')
+
+
+def test_what_a_simulated_user_said_stands_with_the_question_as_its_own(
+    browser: Any, tmp_path: Path, make_report: Callable[..., Path]
+) -> None:
+    user = {"said": ["Medium, please."], "ended": "stop", "model": "m"}
+    run = write(tmp_path / "a.jsonl", [row("p", True, claude(True), simulatedUser=user)])
+    browser.draw(f"file://{make_report(tmp_path / 'r.html', run)}#/run/a/prompt/p/trial/1")
+    browser.wait("return document.getElementById('main').innerText.includes('Medium, please.')")
+    assert "Turn 2, said by the simulated user" in browser.run(TEXT)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from math import isfinite
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -208,9 +209,9 @@ _SLACK_MS = 1000
 class TrialClock:
     """Converts epoch times into times since the start of the trial, for times within it."""
 
-    def __init__(self, recording: Recording) -> None:
-        self._start_ms = recording.start_ms
-        self._length_ms = recording.end_ms - recording.start_ms
+    def __init__(self, start_ms: float, end_ms: float) -> None:
+        self._start_ms = start_ms
+        self._length_ms = end_ms - start_ms
 
     def at(self, epoch_ms: float | None) -> float | None:
         """Return milliseconds since the start of the trial; None if that is outside of it."""
@@ -252,6 +253,16 @@ def epoch_ms(text: Any) -> float | None:
         return None
 
 
+def recent_files(folder: Path, pattern: str, since_ms: float) -> list[Path]:
+    """Return files that were written since then, by name; none of what cannot be read."""
+    try:
+        return [
+            path for path in sorted(folder.glob(pattern)) if path.stat().st_mtime * 1000 >= since_ms
+        ]
+    except OSError:
+        return []
+
+
 ENDED = frozenset(
     {
         *("completed", "complete", "success", "succeeded", "done", "finished"),
@@ -269,6 +280,11 @@ class StepBuilder:
         self._turn: Any = or_unset(turn)
         self._by_id: dict[str, int] = {}
         self._open: list[int] = []
+
+    @property
+    def has_open_call(self) -> bool:
+        """Whether a call has not ended yet."""
+        return bool(self._open)
 
     def thought(self, content: str, t_ms: int, parent: str | None = None) -> AnyStep:
         return self._add(

@@ -1,38 +1,89 @@
 """The samples of an Inspect log as prompts: what was put to a model is put to an agent."""
 
 import json
+import re
 import string
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from assay.benchmarks import refuse
 from assay.plugin import Benchmark, InputError, Prompt, PromptRow, TrialSpec
 from assay.records.rows import UNREADABLE
+from assay.records.spec import Expect
 
 _ATTACHMENT = "attachment://"
 _MOST_BYTES = 256 * 1024 * 1024
 """Of one sample."""
 
 
-class _Content(msgspec.Struct):
+_NO_ZSTD = 93
+"""The method of compression that Python's zipfile reads from 3.14 on."""
+
+
+class Content(msgspec.Struct):
+    """A part of a message."""
+
     type: str = "text"
     text: str = ""
+    reasoning: str = ""
 
 
-class _Message(msgspec.Struct):
+class Call(msgspec.Struct):
+    """A call of a tool that the model asked for."""
+
+    id: str = ""
+    function: str = "unknown"
+    arguments: Any = None
+    parse_error: str | None = None
+
+
+class CallError(msgspec.Struct):
+    """Why a call failed."""
+
+    type: str = ""
+    message: str = ""
+
+
+class LogMessage(msgspec.Struct):
+    """A message to or from the model."""
+
     role: str = "user"
-    content: str | list[_Content] = ""
+    content: str | list[Content] = ""
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | None = None
+    error: CallError | None = None
+    model: str | None = None
 
 
-class _Sample(msgspec.Struct):
+class LogUsage(msgspec.Struct):
+    """Tokens of one model."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    input_tokens_cache_read: int | None = None
+    input_tokens_cache_write: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class LogScore(msgspec.Struct):
+    """What a scorer said; JSON of any shape as its value."""
+
+    value: Any = None
+    answer: str | None = None
+    explanation: str | None = None
+
+
+class LogSample(msgspec.Struct):
+    """One epoch of a sample: what was put to the model, and what became of it."""
+
     id: int | str
-    input: str | list[_Message]
+    input: str | list[LogMessage]
     epoch: int = 1
     choices: list[str] | None = None
     target: str | list[str] = ""
@@ -40,15 +91,34 @@ class _Sample(msgspec.Struct):
     files: Any = None
     setup: str | None = None
     attachments: dict[str, str] = {}
+    messages: list[LogMessage] = []
+    scores: dict[str, LogScore] | None = None
+    model_usage: dict[str, LogUsage] = {}
+    started_at: str | None = None
+    completed_at: str | None = None
+    total_time: float | None = None
+    error: CallError | None = None
+    limit: CallError | None = None
 
 
-class _Eval(msgspec.Struct):
+class LogConfig(msgspec.Struct):
+    """How it was evaluated."""
+
+    epochs: int | None = None
+
+
+class LogTask(msgspec.Struct):
+    """What was evaluated."""
+
+    config: LogConfig = msgspec.field(default_factory=LogConfig)
     task: str = ""
+    model: str = ""
+    packages: dict[str, str] = {}
 
 
 class _Log(msgspec.Struct):
-    eval: _Eval = msgspec.field(default_factory=_Eval)
-    samples: list[_Sample] | None = None
+    eval: LogTask = msgspec.field(default_factory=LogTask)
+    samples: list[LogSample] | None = None
 
 
 class _Unfit(Exception):
@@ -80,24 +150,29 @@ class InspectLog(Benchmark):
         """Return the prompts, and why some of them cannot be run."""
         rows: dict[str, PromptRow] = {}
         unfit: dict[str, str] = {}
-        for task, sample in _samples(Path(self.path)):
+        for task, sample in read_samples(Path(self.path)):
             name = str(sample.id)
             if name in rows:  # another epoch
                 continue
             try:
-                text = _text(sample)
+                text = prompt_text(sample)
             except _Unfit as reason:
                 unfit[name], text = str(reason), "-"
             targets = [sample.target] if isinstance(sample.target, str) else sample.target
-            metadata = {**sample.metadata, "inspectTask": task}
-            if len(targets) > 1:
+            metadata = {**sample.metadata, "inspectTask": task.task}
+            prompt = Prompt(id=name, input=text, metadata=metadata)
+            if len(targets) > 1:  # one of them is enough, as it is for Inspect's own scorers
                 metadata["targets"] = targets
-            hint = targets[0] if targets and targets[0] else None
-            rows[name] = Prompt(id=name, input=text, hint=hint, metadata=metadata), {}
+                expect = {"regex": "|".join(map(re.escape, targets))}
+                prompt = msgspec.structs.replace(prompt, expect=Expect(**expect))
+                rows[name] = prompt, {"expect": expect}
+            else:
+                hint = targets[0] if targets and targets[0] else None
+                rows[name] = msgspec.structs.replace(prompt, hint=hint), {}
         return list(rows.values()), unfit
 
 
-def _text(sample: _Sample) -> str:
+def prompt_text(sample: LogSample) -> str:
     """Return a sample's messages as one text. Raises _Unfit."""
     if sample.files:
         msg = "it needs files, which a log does not hold"
@@ -107,7 +182,7 @@ def _text(sample: _Sample) -> str:
         raise _Unfit(msg)
     messages = sample.input
     if isinstance(messages, str):
-        messages = [_Message(content=messages)]
+        messages = [LogMessage(content=messages)]
     roles = {message.role for message in messages}
     if roles - {"user", "system"}:
         msg = f"it has messages of the role {min(roles - {'user', 'system'})}"
@@ -119,9 +194,9 @@ def _text(sample: _Sample) -> str:
     return "\n\n".join(parts)
 
 
-def _parts(message: _Message, attachments: dict[str, str]) -> Iterator[str]:
+def _parts(message: LogMessage, attachments: dict[str, str]) -> Iterator[str]:
     content = message.content
-    for part in [_Content(text=content)] if isinstance(content, str) else content:
+    for part in [Content(text=content)] if isinstance(content, str) else content:
         if part.type != "text":
             msg = f"it has content of the type {part.type}"
             raise _Unfit(msg)
@@ -131,7 +206,8 @@ def _parts(message: _Message, attachments: dict[str, str]) -> Iterator[str]:
         yield text
 
 
-def _samples(path: Path) -> Iterator[tuple[str, _Sample]]:
+def read_samples(path: Path) -> Iterator[tuple[LogTask, LogSample]]:
+    """Yield the samples of a log, each with its task; the epochs of a sample follow each other."""
     try:
         if zipfile.is_zipfile(path):
             yield from _archived(path)
@@ -141,21 +217,43 @@ def _samples(path: Path) -> Iterator[tuple[str, _Sample]]:
         why = getattr(error, "strerror", None) or str(error)
         msg = f"inspect-log: {path}: {why}"
         raise InputError(msg, hint="give a log of Inspect: --benchmark inspect-log:FILE") from error
-    for sample in log.samples or ():
-        yield log.eval.task, sample
+    for sample in sorted(log.samples or (), key=lambda one: (str(one.id), one.epoch)):
+        yield log.eval, sample
 
 
-def _archived(path: Path) -> Iterator[tuple[str, _Sample]]:
+def _archived(path: Path) -> Iterator[tuple[LogTask, LogSample]]:
     """Yield the samples of an archive; only one of them is in memory."""
-    with zipfile.ZipFile(path) as archive:
-        names = sorted(archive.namelist())
+    with _open_archive(path) as archive:
+        names = sorted(archive.namelist(), key=_by_epoch)
         head = next((name for name in ("header.json", "_journal/start.json") if name in names), "")
-        task = ""
+        task = LogTask()
         if head:
-            task = _decode(_read(archive, head), _Log, f"{path}: {head}").eval.task
+            task = _decode(_read(archive, head), _Log, f"{path}: {head}").eval
         for name in names:
             if name.startswith("samples/") and name.endswith(".json"):
-                yield task, _decode(_read(archive, name), _Sample, f"{path}: {name}")
+                yield task, _decode(_read(archive, name), LogSample, f"{path}: {name}")
+
+
+def _by_epoch(name: str) -> tuple[str, int]:
+    """Sort the tenth epoch of a sample after its second."""
+    sample, _, epoch = name.removesuffix(".json").rpartition("_epoch_")
+    return (sample, int(epoch)) if epoch.isdecimal() and sample else (name, 0)
+
+
+def _open_archive(path: Path) -> zipfile.ZipFile:
+    archive = zipfile.ZipFile(path)
+    if not any(info.compress_type == _NO_ZSTD for info in archive.infolist()):
+        return archive
+    archive.close()
+    if hasattr(zipfile, "ZIP_ZSTANDARD"):
+        return zipfile.ZipFile(path)
+    try:
+        from backports.zstd import zipfile as with_zstd
+    except ImportError as error:
+        msg = f"inspect-log: {path} is compressed with zstd, which this Python cannot read"
+        hint = "in a checkout of Assay: pip install '.[inspect]'; or: inspect log convert --to json"
+        raise InputError(msg, hint=hint) from error
+    return cast(zipfile.ZipFile, with_zstd.ZipFile(path))  # the same class of a later Python
 
 
 def _read(archive: zipfile.ZipFile, name: str) -> bytes:

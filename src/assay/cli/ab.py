@@ -244,7 +244,7 @@ def _changed(
     for name in (*ArmOptions.__struct_fields__, "treatments", "ablate", "matrix", "skills"):
         if name in given:
             option = _SPELLED.get(name) or f"--{name.replace('_', '-')}"
-            msg = f"{option} describes an arm, which {path} does: put it there."
+            msg = f"{option} describes an arm: put it into {path}."
             raise click.UsageError(msg)
     changes = {key: values[name] for name, key in _OF_EXPERIMENT.items() if name in given}
     if "concurrency" in given:

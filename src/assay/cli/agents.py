@@ -9,7 +9,7 @@ import msgspec
 from assay import plugins
 from assay.adapters.vendor import KNOWN
 from assay.cli.help import COLOUR, examples, variables
-from assay.cli.output import echo_raw
+from assay.cli.output import echo_folded, echo_raw
 from assay.cli.parameters import debug_option, help_option
 from assay.pipeline.agents import TEXT_AGENTS
 from assay.pipeline.identity import look_for
@@ -43,13 +43,13 @@ def command(*, as_json: bool, debug: bool) -> None:
         state = version if row["installed"] else f"not installed: {row['install']}"
         echo_raw(visible_line(f"{row['name']:10} {state}"), bold=row["installed"])
         for note in row["notes"]:
-            click.echo(f"           {note}")
-        click.echo(f"           tested with {', '.join(row['tested'])}; cost {row['cost']}")
-        click.echo(
+            echo_folded(f"           {note}")
+        echo_folded(f"           tested with {', '.join(row['tested'])}; cost {row['cost']}")
+        echo_folded(
             f"           thoughts: {row['thoughts']}; tool output: {row['toolOutput']}; "
             f"tokens: {row['tokens']}"
         )
     named = {*(agent.name for agent in KNOWN), "declared", *TEXT_AGENTS}
     others = [name for name in plugins.names("assay.adapters") if name not in named]
-    click.echo(f"also: {', '.join(others)} (acp:COMMAND runs any agent that speaks ACP),")
-    click.echo("      and any schema file: docs/adapters.md")
+    echo_folded(f"also: {', '.join(others)} (acp:COMMAND runs any agent that speaks ACP),")
+    echo_folded("      and any schema file: docs/adapters.md")

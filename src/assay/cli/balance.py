@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from assay.cli.help import examples
-from assay.cli.output import derived_output, refuse_empty_stdin, refuse_same_file
+from assay.cli.output import derived_output, echo_folded, refuse_empty_stdin, refuse_same_file
 from assay.cli.parameters import (
     Number,
     debug_option,
@@ -71,6 +71,6 @@ def command(
         found = analyse((category_of(prompt, key) for prompt in rows.rows(decoder)), threshold)
     if not quiet:
         for line in balance_lines(found, key):
-            click.echo(line, err=True)
+            echo_folded(line, err=True)
     with derived_output(output, overwrite=overwrite) as out:
         out.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")

@@ -8,11 +8,18 @@ import click
 import msgspec
 
 from assay.cli.help import examples
-from assay.cli.output import refuse_same_file
+from assay.cli.output import echo_folded, refuse_same_file
 from assay.cli.parameters import Number, debug_option, help_option, quiet_option
 from assay.cli.runs import name_runs, pipes_as_files
 from assay.compare.anchors import anchors_of, set_anchor
-from assay.compare.baseline import Addition, Description, add_build, describe_baseline, prune_builds
+from assay.compare.baseline import (
+    Addition,
+    Description,
+    add_build,
+    describe_baseline,
+    prune_builds,
+    sign_baseline,
+)
 from assay.errors import NotJudged
 from assay.records.text import counted_noun, visible_line
 
@@ -81,7 +88,7 @@ def add(runs: tuple[str, ...], baseline: Path, **given: Any) -> None:
             added = add_build(baseline, label, path, replace=given["replace"])
             if not given["quiet"]:
                 for line in _added_lines(added, baseline):
-                    click.echo(visible_line(line), err=True)
+                    echo_folded(visible_line(line), err=True)
 
 
 def _added_lines(added: Addition, baseline: Path) -> list[str]:
@@ -118,9 +125,9 @@ def show(baseline: Path, **given: Any) -> None:
         click.echo(msgspec.json.format(msgspec.json.encode(about), indent=2).decode())
     else:
         for line in _shown_lines(about):
-            click.echo(visible_line(line))
+            echo_folded(visible_line(line))
         for one, path in anchors_of(baseline):
-            click.echo(visible_line(f"anchor {one.name}, set {one.date}: {path}"))
+            echo_folded(visible_line(f"anchor {one.name}, set {one.date}: {path}"))
     if given["check"] and about.problem:
         raise NotJudged(visible_line(f"{baseline}: {about.problem}"))
 
@@ -169,7 +176,30 @@ def anchor(name: str, baseline: Path, **given: Any) -> None:
     """
     path = set_anchor(baseline, name, replace=given["replace"])
     if not given["quiet"]:
-        click.echo(visible_line(f"{path} is the anchor {name} of {baseline}"), err=True)
+        echo_folded(visible_line(f"{path} is the anchor {name} of {baseline}"), err=True)
+
+
+@command.command(
+    "sign",
+    short_help="Accept a baseline that somebody else wrote or changed.",
+    epilog=examples(
+        "assay baseline sign baseline.jsonl",
+        "assay baseline show baseline.jsonl",
+    ),
+)
+@_baseline
+@quiet_option
+@debug_option
+@help_option
+def sign(baseline: Path, **given: Any) -> None:
+    """Sign the rows of BASELINE as they are now.
+
+    `assay baseline` signs what it writes with a key of yours. If rows were changed since, by a
+    checkout or by an agent, `show`, `compare` and gates say so until you sign them.
+    """
+    n = sign_baseline(baseline)
+    if not given["quiet"]:
+        click.echo(visible_line(f"{counted_noun(n, 'row')} of {baseline} signed"), err=True)
 
 
 @command.command(
@@ -206,4 +236,4 @@ def prune(baseline: Path, keep: int | None, days: float | None, **given: Any) ->
     removed = prune_builds(baseline, keep=keep, older_than=older_than)
     if not given["quiet"]:
         names = f": {', '.join(build.label for build in removed)}" if removed else ""
-        click.echo(visible_line(f"{counted_noun(len(removed), 'build')} removed{names}"), err=True)
+        echo_folded(visible_line(f"{counted_noun(len(removed), 'build')} removed{names}"), err=True)

@@ -16,7 +16,7 @@ from assay.cli.options import (
     grader_refs,
     run_request,
 )
-from assay.cli.output import leading_on, refuse_inputs, write_row
+from assay.cli.output import echo_folded, leading_on, refuse_inputs, write_row
 from assay.cli.parameters import prompt_path
 from assay.cli.program import chosen_agent
 from assay.cli.progress import Progress
@@ -99,7 +99,7 @@ class RunDisplay(Progress):
         """Say what to know before the first agent starts."""
         for note in self._batch.notes:
             if note.is_important or self._options.prints_notes:
-                click.echo(note.text, err=True)
+                echo_folded(note.text, err=True)
         if self._batch.arms[0].forgets and self._options.prints_notes:
             self.doubts.said.add(FORGETS)
 
@@ -109,7 +109,7 @@ class RunDisplay(Progress):
         for n, what in counts:
             if n and not self._options.quiet:
                 verb = "is" if n == 1 else "are"
-                click.echo(f"{counted_noun(n, 'row')} of {output} {verb} {what}", err=True)
+                echo_folded(f"{counted_noun(n, 'row')} of {output} {verb} {what}", err=True)
 
     def judged(self, result: Trial) -> None:
         """Count what graders say of a trial that finished in an earlier run."""
@@ -144,18 +144,18 @@ class RunDisplay(Progress):
         """
         options, tally = self._options, self.tally
         for line in [] if options.as_json else self.doubts.lines():
-            click.echo(line, err=True)
+            echo_folded(line, err=True)
         if options.prints_notes:
             target = str(options.output or "") if target is None else target
             for line in (self.summary(target), *self.notes):
-                click.echo(line, err=True)
+                echo_folded(line, err=True)
         for problem, n in tally.setup_problems.items():
             line = visible_line(counted(problem, n, tally.n_done))
-            click.echo(f"UNHEALTHY: {line} (see setup in the rows)", err=True)
+            echo_folded(f"UNHEALTHY: {line} (see setup in the rows)", err=True)
         left = 0 if ended_early else tally.total - tally.n_done
         if left > 0:
             were = f"{counted_noun(left, 'trial')} {'was' if left == 1 else 'were'}"
-            click.echo(
+            echo_folded(
                 f"Stopped at --max-cost {options.max_cost:g}: {were} not run. "
                 "Continue with --resume; the limit then applies to the new trials only.",
                 err=True,
@@ -163,9 +163,9 @@ class RunDisplay(Progress):
         first = "" if self.doubts.names_failure else tally.first_grader_failure
         _say_ungraded(tally.n_grader_failures, first)
         if nothing := self.nothing_measured():
-            click.echo(nothing, err=True)
+            echo_folded(nothing, err=True)
         if (why := self.all_failed()) and not options.as_json:
-            click.echo(f"{why}{self._text_hint}", err=True)
+            echo_folded(f"{why}{self._text_hint}", err=True)
         if options.prints_notes and isinstance(options, CaptureOptions):
             self._say_result(ended_early=ended_early)
         if left > 0 or tally.n_grader_failures or nothing:
@@ -180,7 +180,7 @@ class RunDisplay(Progress):
             passes = saved_passes(output, is_trials=request.k is not None) or passes
         incomplete = (tally.n_done < tally.total and not ended_early) or tally.n_unmeasured > 0
         if line := rate_text(passes, request.k, tally.n_unmeasured, tally.n_unverified):
-            click.echo(line, err=True)
+            echo_folded(line, err=True)
         if output is None or not output.is_file():
             return
         name, page = _quoted(output), _quoted(output.with_suffix(".html"))
@@ -191,7 +191,7 @@ class RunDisplay(Progress):
             then=self._next_command(name, incomplete, graded=bool(passes)),
         )
         for line in lines:
-            click.echo(line, err=True)
+            echo_folded(line, err=True)
 
     def _next_command(self, name: str, incomplete: bool, *, graded: bool) -> str:
         if incomplete:
@@ -214,7 +214,7 @@ def _say_ungraded(n: int, first: str) -> None:
         were = f"{counted_noun(n, 'trial')} {'was' if n == 1 else 'were'}"
         why = "because a grader failed (see graderFailures in the rows)"
         named = f". The first: {first}" if first else ""
-        click.echo(f"{were} not graded {why}{named}", err=True)
+        echo_folded(f"{were} not graded {why}{named}", err=True)
 
 
 class _Shown(Protocol):
@@ -233,7 +233,7 @@ def debug_trace(options: _Shown) -> "DebugTrace | None":
     if not options.debug or not options.prints_notes:
         return None
     if options.executor != "local":
-        click.echo("--debug shows nothing of trials that run on other machines.", err=True)
+        echo_folded("--debug shows nothing of trials that run on other machines.", err=True)
         return None
     from assay.cli.debug import DebugTrace  # late: few runs need it, and it loads adapters
 

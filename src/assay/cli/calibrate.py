@@ -13,6 +13,7 @@ from assay.cli.help import examples
 from assay.cli.options import grader_options, grader_refs, with_options
 from assay.cli.output import (
     derived_output,
+    echo_folded,
     refuse_empty_stdin,
     refuse_existing,
     refuse_inputs,
@@ -169,7 +170,7 @@ def _sample(rows: RowFile, options: _Options) -> None:
     if drawn.n_ungraded:
         _note(options, f"Left out: {counted_noun(drawn.n_ungraded, 'row')} without a grade")
     if not drawn.n_rows:
-        click.echo("No failures found in results", err=True)
+        echo_folded("No failures found in results", err=True)
         return
     samples = read_samples(rows, drawn.spots)
     if graders:
@@ -190,7 +191,7 @@ def _sample(rows: RowFile, options: _Options) -> None:
     if broken:
         were = f"{counted_noun(len(broken), 'sample')} {'was' if len(broken) == 1 else 'were'}"
         first = visible_line(first_failure(broken))
-        click.echo(
+        echo_folded(
             f"{were} not graded again because the grader failed. The first: {first}", err=True
         )
         raise click.exceptions.Exit(1)
@@ -247,7 +248,7 @@ def _compare(rows: RowFile, options: _Options) -> None:
         first = visible_line(first_failure(report.grader_failures))
         rows_were = counted_noun(len(report.grader_failures), "labelled row")
         verb = "was" if len(report.grader_failures) == 1 else "were"
-        click.echo(
+        echo_folded(
             f"{rows_were} {verb} not compared because the grader failed. The first: {first}",
             err=True,
         )
@@ -268,4 +269,4 @@ def _write[R: SampleReport | LabelReport](
 
 def _note(options: _Options, text: str) -> None:
     if not options.quiet:
-        click.echo(text, err=True)
+        echo_folded(text, err=True)

@@ -8,21 +8,9 @@ import click
 
 from assay.cli.help import CACHE, examples, variables
 from assay.cli.output import echo_raw
-from assay.cli.parameters import debug_option, help_option
-from assay.records.text import parse_age, shown_size, visible_line
+from assay.cli.parameters import Age, debug_option, help_option
+from assay.records.text import shown_size, visible_line
 from assay.run.cleaning import leftovers
-
-
-class _Age(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
-    name = "age"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        seconds = parse_age(value) if isinstance(value, str) else None
-        if seconds is None:
-            self.fail(f"{value!r} is not an age such as 7d, 12h, 30m or 2w", param, ctx)
-        return seconds
 
 
 @click.command(
@@ -41,7 +29,7 @@ class _Age(click.ParamType):  # type: ignore[type-arg] # generic only in newer v
 )
 @click.option(
     "--older-than",
-    type=_Age(),
+    type=Age(),
     metavar="AGE",
     help="Remove only what was made longer ago than this, as in 7d, 12h, 30m or 2w. "
     "Default: everything.",
@@ -53,7 +41,7 @@ def command(
     folders: tuple[Path, ...], *, older_than: float | None, dry_run: bool, debug: bool
 ) -> None:
     """Remove what Assay made and no run uses any more: workspaces of trials, copies of templates
-    that killed runs have left, and caches of the viewer. Results are never touched.
+    that killed runs have left, and caches. Results are never touched.
 
     Workspaces are looked for in the cache folder, and in each DIR that runs were told to make
     them in. There, only folders are removed that Assay made. Rows whose workspaces are gone

@@ -14,6 +14,7 @@ import msgspec
 from assay.cli.help import COLOUR, examples, variables
 from assay.cli.output import (
     derived_output,
+    echo_folded,
     open_stdout,
     refuse_inputs,
     refuse_measured,
@@ -32,7 +33,7 @@ from assay.cli.parameters import (
     replace_option,
     seed_option,
 )
-from assay.cli.runs import name_runs, pipes_as_files
+from assay.cli.runs import name_runs, pipes_as_files, with_arms
 from assay.cli.strategy import (
     VARIABLES,
     Strategy,
@@ -160,7 +161,7 @@ def command(**given: Any) -> None:
     fails, and 4 if it cannot be judged with this data.
     """
     options = _Options(**given)
-    named = name_runs(options.files, options.labelled)
+    named = name_runs(with_arms(options.files), options.labelled)
     if len(named) < 2:
         msg = "Give at least two runs to compare."
         raise click.UsageError(msg)
@@ -183,7 +184,7 @@ def _compare(named: Named, strategy: Strategy, options: _Options) -> int:
 
     def announce(label: str, path: Path) -> None:
         if options.progress:
-            click.echo(f"Reading {label}: {path}", err=True)
+            echo_folded(f"Reading {label}: {path}", err=True)
 
     runs = load_runs(named, options.input_format, options.category_key, announce, options.cluster)
     chosen = CompareOptions(
@@ -196,9 +197,9 @@ def _compare(named: Named, strategy: Strategy, options: _Options) -> int:
     )
     comparison = compare(runs, chosen)
     for note in (*comparison.doubts, *comparison.warnings):
-        click.echo(f"note: {note}", err=True)
+        echo_folded(f"note: {note}", err=True)
     if unknown := not_covered(runs):
-        click.echo(f"not covered, and may differ: {visible_line('; '.join(unknown))}", err=True)
+        echo_folded(f"not covered, and may differ: {visible_line('; '.join(unknown))}", err=True)
     if options.strict and comparison.warnings:
         msg = f"the runs differ: {comparison.warnings[0]}"
         raise InputError(
@@ -212,7 +213,7 @@ def _compare(named: Named, strategy: Strategy, options: _Options) -> int:
     word_verdicts(comparison.sections, fractions=options.fractions)
     _write(comparison, options)
     for line in gate_lines(comparison.sections) if options.sequential else ():
-        click.echo(line, err=True)
+        echo_folded(line, err=True)
     return _exit_code(judged, None if options.sequential else options.fail_on)
 
 
@@ -291,6 +292,6 @@ def _exit_code(judged: "Sequence[tuple[Pair, str, str]]", gate: "GateName | None
     for pair, outcome, reason in judged:
         words = outcome_words(outcome)
         if gate is not None:
-            click.echo(f"{gate}, {pair.run_b} against {pair.run_a}: {words} ({reason})", err=True)
+            echo_folded(f"{gate}, {pair.run_b} against {pair.run_a}: {words} ({reason})", err=True)
         worst = max(worst, {"pass": 0, "cannot-judge": 1, "go-on": 1, "fail": 2}[outcome])
     return (0, 4, 3)[worst]  # the exit codes, in the order of the ranks above

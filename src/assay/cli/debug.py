@@ -36,7 +36,7 @@ class DebugTrace:
         now = self._seen[spec.folder] = _WatchState(watch)
         if line.text.strip():
             _say(spec, f"{line.t_ms} ms: {_shown(line.text.decode('utf-8', 'replace'))}")
-            _say(spec, f"  -> {', '.join(_fate(line, steps, before, now))}")
+            _say(spec, f"  -> {', '.join(_outcome_of(line, steps, before, now))}")
 
     def ended(
         self, spec: TrialSpec, watch: Watch, end: TurnEnd, answer: str, stderr: bytes
@@ -68,7 +68,7 @@ class _WatchState:
         self.result = watch.result if watch is not None else None
 
 
-def _fate(
+def _outcome_of(
     line: RawLine, steps: Sequence[AnyStep], before: _WatchState, now: _WatchState
 ) -> list[str]:
     """Say what became of a line."""

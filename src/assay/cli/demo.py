@@ -11,7 +11,7 @@ from assay import plugins
 from assay.cli.group import run_command
 from assay.cli.help import COLOUR, examples, variables
 from assay.cli.init import PROMPTS, TROUBLE, write_prompts, write_starter
-from assay.cli.output import echo_raw
+from assay.cli.output import echo_folded, echo_raw
 from assay.cli.parameters import help_option
 from assay.errors import InputError
 from assay.records.rows import decode_row, read_lines
@@ -65,12 +65,13 @@ def command(folder: Path) -> None:
     )
     echo_raw("\nThe verdict", bold=True)
     for sentence in verdict["sentences"]:
-        click.echo(f"  {sentence}")
-    click.echo(f"  {Path(verdict['folder'], 'report.html').resolve()}")
+        echo_folded(f"  {sentence}")
+    echo_folded(f"  {Path(verdict['folder'], 'report.html').resolve()}")
     echo_raw("Next", bold=True)
-    click.echo(f"  open {report.resolve()}    the other report")
-    click.echo(f"  assay view {folder}    the same in a browser, live")
-    click.echo("  assay init    an experiment about your own skill, instructions or servers")
+    echo_folded(f"  open {report.resolve()}    the other report")
+    echo_folded(f"  assay view {folder}    the same in a browser, live")
+    echo_folded(f"  assay explain {folder / 'flaky.jsonl'}    why its trials failed")
+    echo_folded("  assay init    an experiment about your own skill, instructions or servers")
 
 
 def _experiment(folder: Path) -> dict[str, Any]:
@@ -87,7 +88,7 @@ def _experiment(folder: Path) -> dict[str, Any]:
     newest = max((runs / "relnotes").glob("*/verdict.json"), key=lambda path: path.stat().st_mtime)
     found: dict[str, Any] = msgspec.json.decode(newest.read_bytes())
     for line in (*found["proof"]["words"], *found["sentences"]):
-        click.echo(f"  {line}")
+        echo_folded(f"  {line}")
     return {**found, "folder": str(newest.parent)}
 
 
@@ -115,14 +116,14 @@ def _compare_agents(folder: Path, prompts: Path) -> None:
     words = f"compare {files['flaky']} {files['better']} -f json -o {compared} --overwrite"
     _step("", words)
     for verdict in msgspec.json.decode(compared.read_bytes())["verdict"]:
-        click.echo(f"  {verdict['words']}")
+        echo_folded(f"  {verdict['words']}")
 
 
 def _play(folder: Path) -> None:
     """Let the command `arc` show itself, where it is installed; it is a plugin like any other."""
     echo_raw("\n4. Play the ARC-AGI-3 games that ship with Assay", bold=True)
     if "arc" not in plugins.names("assay.commands"):
-        click.echo("  skipped: the command arc is not installed")
+        echo_folded("  skipped: the command arc is not installed")
         return
     code = run_command(["arc", "demo", "-o", str(folder)])
     if code != 0:
@@ -144,7 +145,7 @@ def _show(results: Path) -> None:
         tools = sum(step.__struct_config__.tag == "tool_call" for step in row.trajectory)
         verdict = "pass" if row.passed else "FAIL"
         why = f"  ({row.failure.cause.words})" if row.failure else ""
-        click.echo(
+        echo_folded(
             f"  {row.id:12} {verdict}  {len(row.trajectory)} steps, {tools} tool calls, "
             f"{row.timing.total:.0f} ms{why}"
         )

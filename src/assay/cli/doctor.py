@@ -14,7 +14,7 @@ import msgspec
 from assay.adapters.vendor import KNOWN, KnownAgent, known_agent
 from assay.cli.help import COLOUR, examples, variables
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
-from assay.cli.output import echo_raw
+from assay.cli.output import echo_folded, echo_raw, fitted
 from assay.cli.parameters import debug_option, help_option
 from assay.errors import AssayError
 from assay.pipeline.identity import look_for
@@ -80,9 +80,9 @@ def command(agents: tuple[str, ...], **given: Any) -> None:
     else:
         for row in rows:
             sign, colour = ("ok", "green") if row["ok"] else ("!!", "red")
-            echo_raw(visible(f"{sign} {row['agent']}: {row['words']}"), fg=colour)
+            echo_raw(fitted(visible(f"{sign} {row['agent']}: {row['words']}")), fg=colour)
             for advice in row["advice"]:
-                click.echo(f"   {advice}")
+                echo_folded(f"   {advice}")
     if any(not row["ok"] for row in rows) and agents:
         raise click.exceptions.Exit(1)
 

@@ -54,7 +54,7 @@ def run_experiment(experiment: Experiment, options: AbOptions) -> int:
         with temporary_folder("assay-arms-") as scratch:
             return _Command(experiment, options, Path(scratch)).run()
     except (KeyboardInterrupt, Interrupted):
-        click.echo("Interrupted. Every finished trial is saved; run the same command again to "
+        echo_folded("Interrupted. Every finished trial is saved; run the same command again to "
                    "go on.", err=True)  # fmt: skip
         return 130
 
@@ -71,9 +71,9 @@ class _Command(Conductor):
         """Return the exit code."""
         for arm in self._run.arms:
             if warning := without_prompt(arm.planned.request.agent):
-                click.echo(warning, err=True)
+                echo_folded(warning, err=True)
         for text in self.warnings:
-            click.echo(f"Warning: {text}", err=True)
+            echo_folded(f"Warning: {text}", err=True)
         findings = self.execute()
         return 0 if findings is None or findings.valid else _INVALID
 
@@ -126,7 +126,7 @@ class _Command(Conductor):
                 echo_folded(visible_line(f"{name}: {words}"), err=True)
             return
         for source, n in sorted(self._run.n_reused.items()):
-            click.echo(f"{counted_noun(n, 'trial')} reused from {source}")
+            echo_folded(f"{counted_noun(n, 'trial')} reused from {source}")
         for name, n in self._run.unsigned.items():
             words = f"{counted_noun(n, 'row')} of {name} not used: Assay did not sign them here"
             echo_folded(visible_line(words))
@@ -141,11 +141,11 @@ class _Command(Conductor):
             self._say_invalid(findings)
 
     def _say_invalid(self, findings: Findings) -> None:
-        click.echo("INVALID: no verdict, because")
+        echo_folded("INVALID: no verdict, because")
         for reason in findings.proof.reasons:
             echo_folded(f"  {visible_line(reason)}")
         if not findings.spent.n_trials:
-            click.echo("No trial was run.")
+            echo_folded("No trial was run.")
             return
         echo_folded(f"{effort_words(findings.spent)}. Report: {self.folder / REPORT}")
         self.say("These trials are not used again. When the cause is fixed, run the same command.")
@@ -158,7 +158,7 @@ class _Command(Conductor):
         reasons = [*findings.proof.reasons, *findings.unhealthy.values()]
         rates = [pair["passRate"][mean] for pair in findings.pairs for mean in ("meanA", "meanB")]
         lines = leading_on(
-            [arm.output for arm in self._run.arms],
+            [self.folder],
             failed=any(rate is not None and rate < 1.0 for rate in rates),
             report=str(self.folder / REPORT),
             then=self._next(findings, look_first(findings.pairs, reasons)),
@@ -174,7 +174,9 @@ class _Command(Conductor):
         unused = [use.name for use in findings.proof.uses if use.kind == "skill" and not use.used]
         folders = [path for path, piece in self._run.pieces.items() if piece.name in unused]
         if folders:
-            return f"assay trigger {shlex.quote(folders[0])} --cases CASES -s AGENT. {look}"
+            agent = self._run.arms[-1].arm.agent or "AGENT"
+            words = f"assay trigger {shlex.quote(folders[0])} --cases CASES -s {shlex.quote(agent)}"
+            return f"{words}. {look}"
         if "promising" in findings.codes.values():
             return f"the same command with --confirm. {look}"
         return f"assay view {shlex.quote(str(self.folder))}. {look}"

@@ -18,7 +18,7 @@ from assay.cli.parameters import (
     output_option,
     replace_option,
 )
-from assay.cli.runs import name_runs, pipes_as_files
+from assay.cli.runs import name_runs, pipes_as_files, with_arms
 from assay.compare.expected import read_expectations
 from assay.compare.explain import explain_files
 from assay.compare.model_labels import label_question, read_label
@@ -89,14 +89,15 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 def command(**given: object) -> None:
     """Say why the trials in the files failed, each given as FILE, LABEL:FILE or with --run.
 
-    Files are results of `assay capture`, `grade` or `trials`. Detectors look for loops, missing
+    Files are results of `assay capture`, `grade` or `trials`; the folder of an experiment's run
+    stands for those of its arms. Detectors look for loops, missing
     tools, edited tests and the like in the steps of each failure; docs/explain.md has the list and
     how often each is right. Alike failures are put together, and where a prompt both passes and
     fails, the step is named after which its trials part. Passes that look dishonest are listed
     first.
     """
     options = _Options(**given)  # type: ignore[arg-type] # click gives what the options say
-    named = name_runs(options.files, options.labelled)
+    named = name_runs(with_arms(options.files), options.labelled)
     if not named:
         msg = "Give at least one file with results."
         raise click.UsageError(msg)

@@ -75,10 +75,9 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--thoughts",
     type=click.Choice(["drop", "field", "tags"]),
-    default="drop",
     help="What becomes of the agent's thoughts: drop them, keep them as the field "
     "reasoning_content of the message, or write them into its text between the tags <think> and "
-    "</think>. Default: drop.",
+    "</think>. Default: field for atif, drop for training data.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the summary on stderr as one JSON object."
@@ -100,6 +99,7 @@ def command(**given: Any) -> None:
     The first four write JSONL that TRL reads. Secrets of the environment are masked. What was
     left out, and why, is printed to stderr; the exit code is 1 if nothing is left.
     """
+    given["thoughts"] = given["thoughts"] or ("field" if given["kind"] == "atif" else "drop")
     options = _Options(**given)
     if not options.files:
         msg = "No files given. Name one or more result files, or - for stdin."

@@ -9,7 +9,7 @@ import msgspec
 
 from assay.cli.help import examples
 from assay.cli.options import grader_options, grader_refs, with_options
-from assay.cli.output import note_unmasked, refuse_existing, whole_output
+from assay.cli.output import echo_folded, note_unmasked, refuse_existing, whole_output
 from assay.cli.parameters import (
     InFile,
     OutFolder,
@@ -121,9 +121,9 @@ def command(**given: Any) -> None:
             out.write(data)
     if not options.quiet:
         why = ", ".join(f"{n} {reason}" for reason, n in left_out.items())
-        click.echo(f"{counted_noun(len(fixtures), 'trial')} -> {paths['test']}", err=True)
-        click.echo(f"Left out: {why}", err=True) if why else None
-        click.echo(f"Run them with: pytest {paths['test']}", err=True)
+        echo_folded(f"{counted_noun(len(fixtures), 'trial')} -> {paths['test']}", err=True)
+        echo_folded(f"Left out: {why}", err=True) if why else None
+        echo_folded(f"Run them with: pytest {paths['test']}", err=True)
 
 
 def _chosen(options: _Options, left_out: dict[str, int]) -> list[Fixture]:

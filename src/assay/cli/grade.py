@@ -23,7 +23,7 @@ from assay.cli.options import (
     output_mode,
     with_options,
 )
-from assay.cli.output import leading_on, note_unmasked, refuse_inputs, write_row
+from assay.cli.output import echo_folded, leading_on, note_unmasked, refuse_inputs, write_row
 from assay.cli.parameters import (
     DASH,
     InFile,
@@ -174,21 +174,21 @@ def command(**given: Any) -> None:
         for part, shown in parts:
             tally.merge(part)
             for line in shown:
-                click.echo(line, err=True)
+                echo_folded(line, err=True)
     tally.n_before = progress.n_before
     if options.rows is None and not tally.n_rows + tally.n_before:
         msg = "stdin: no rows"
         raise InputError(msg, hint="assay grade reads the output of capture, trials and extract")
     for line in tally.doubts.lines():
-        click.echo(line, err=True)
+        echo_folded(line, err=True)
     if not options.quiet:
-        click.echo(tally.summary(str(options.output or "")), err=True)
+        echo_folded(tally.summary(str(options.output or "")), err=True)
         if options.output is not None and (result := tally.result(options.output)):
-            click.echo(result, err=True)
+            echo_folded(result, err=True)
     if tally.n_broken:
         what = counted_noun(tally.n_broken, "trial" if tally.has_trials else "row")
         first = "" if tally.doubts.names_failure else f". The first: {tally.first_broken}"
-        click.echo(
+        echo_folded(
             f"{what} {'was' if tally.n_broken == 1 else 'were'} not graded because a grader failed "
             f"(see graderFailures in the rows){first}",
             err=True,
@@ -208,7 +208,7 @@ class _Progress(GradeProgress):
 
     def waiting(self, seconds: float, why: str) -> None:
         if not self._quiet:
-            click.echo(f"waiting {seconds:.0f} s {why}", err=True)
+            echo_folded(f"waiting {seconds:.0f} s {why}", err=True)
 
 
 def _counted(rows: Iterable[GradedRow], *, shows: bool) -> "tuple[_Tally, list[str]]":
@@ -226,6 +226,7 @@ class _Tally:
         self.n_ungraded = 0
         self.first_broken = ""
         self.has_trials = False
+        self.spent_usd = 0.0
         self._passes, self._measured = array("I"), array("I")
         """Of each row: how many trials passed, and how many were measured."""
         self.doubts = Doubts()
@@ -236,6 +237,7 @@ class _Tally:
         n_passed = n_measured = 0
         for number, verdict in enumerate(row.verdicts, 1):
             score, broken = verdict.score, verdict.broken
+            self.spent_usd += verdict.spent_usd
             if verdict.grades or broken:
                 self.doubts.add(verdict.grades, broken)
             self.n_rows += 1
@@ -255,6 +257,7 @@ class _Tally:
     def merge(self, other: "_Tally") -> None:
         """Add what was counted of the rows after these."""
         self.n_rows += other.n_rows
+        self.spent_usd += other.spent_usd
         self.n_passed += other.n_passed
         self.n_graded += other.n_graded
         self.n_broken += other.n_broken
@@ -295,6 +298,7 @@ class _Tally:
         parts += [f"{self.n_ungraded} without a grader"] if self.n_ungraded else []
         parts += [f"{unmeasured} do not measure the agent"] if unmeasured else []
         parts += [counted_noun(self.n_broken, "grader failure")] if self.n_broken else []
+        parts += [f"${self.spent_usd:.4f} for judges"] if self.spent_usd else []
         return ", ".join(parts) + (f" -> {target}" if target else "")
 
 

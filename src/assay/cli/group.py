@@ -18,6 +18,7 @@ from assay.cli.help import COMMANDS, SHIPPED, help_page
 from assay.cli.output import echo_folded
 from assay.cli.parameters import help_option
 from assay.errors import AssayError, Interrupted, NotJudged
+from assay.records.text import closest
 
 ENDING_SIGNALS = (
     signal.SIGINT,
@@ -42,7 +43,8 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
-            module = import_module(f"assay.cli.{cmd_name.replace('-', '_')}")
+            name = "imports" if cmd_name == "import" else cmd_name.replace("-", "_")  # a keyword
+            module = import_module(f"assay.cli.{name}")
             command: click.Command | None = module.command
         else:
             command = _plugin_command(cmd_name)
@@ -67,10 +69,8 @@ class LazyGroup(click.Group):
 
 def refuse_command(ctx: click.Context, kind: str, name: str, known: Iterable[str]) -> NoReturn:
     """Exit with a message that names the command that was probably meant."""
-    from difflib import get_close_matches  # late: only for a wrong name
-
-    close = get_close_matches(name, known, n=1)
-    hint = f"Did you mean {close[0]!r}?" if close else f"See {ctx.command_path} --help."
+    meant = closest(name, known)
+    hint = f"Did you mean {meant!r}?" if meant else f"See {ctx.command_path} --help."
     ctx.fail(f"There is no {kind} {name!r}. {hint}")
 
 

@@ -17,6 +17,7 @@ COMMANDS = {
     "calibrate": "Check a grader: sample failures, compare it with human labels.",
     "validate-refs": "Check that reference solutions pass their graders.",
     "balance": "Show how the prompts are distributed over categories.",
+    "import": "Bring in your agents' own sessions and logs of other harnesses.",
     "export": "Export results as training data or as a table.",
     "query": "Ask questions of result files in SQL.",
     "fixtures": "Write a test that asserts the verdicts on recorded trials.",
@@ -52,7 +53,7 @@ HEADINGS = {
         *("grade", "compare", "baseline", "calibrate", "validate-refs", "balance", "identity"),
     ),
     "Look": ("view", "report", "explain", "raw", "query", "summarize"),
-    "Share and prove": ("export", "format", "fixtures", "schemas"),
+    "Share and prove": ("import", "export", "format", "fixtures", "schemas"),
     "Set up": ("init", "demo", "doctor", "agents", "skills", "headless", "mock-model", "clean"),
 }
 """The commands as people look for them; one that is not named here comes last."""
@@ -79,7 +80,8 @@ def examples(*lines: str) -> str:
 def first_page() -> str:
     """What `assay` alone prints: what a newcomer needs, and the names of the others."""
     width = max(map(len, FIRST)) + 2
-    others = sorted(COMMANDS.keys() - set(FIRST))
+    shipped = {name for name, (package, _) in SHIPPED.items() if _ships(package)}
+    others = sorted((COMMANDS.keys() | shipped) - set(FIRST))
     column = max(map(len, others)) + 1
     rows = [others[at : at + _COLUMNS] for at in range(0, len(others), _COLUMNS)]
     return "\n".join(
@@ -89,7 +91,7 @@ def first_page() -> str:
             *(f"  assay {name.ljust(width)}{COMMANDS[name]}" for name in FIRST),
             "",
             "Others (assay --help says what they do, assay COMMAND --help what one can do):",
-            *("".join(f"  {name.ljust(column)}" for name in row) for row in rows),
+            *("".join(f"  {name.ljust(column)}" for name in row).rstrip() for row in rows),
         ]
     )
 

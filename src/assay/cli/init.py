@@ -16,6 +16,7 @@ from assay import plugins
 from assay.benchmarks import PromptFile
 from assay.benchmarks.skills import cases_of
 from assay.cli.help import examples
+from assay.cli.output import echo_folded
 from assay.cli.parameters import OutFolder, help_option
 from assay.errors import InputError, OutputError
 from assay.pipeline.descriptions import PaidHost, suggest_prompts, written_prompts
@@ -64,18 +65,18 @@ def command(folder: Path, *, force: bool, suggest: bool) -> None:
         raise InputError(msg, hint="run it in the folder above: cd .. && assay init")
     agents = _found()
     if agents == ["demo"]:
-        click.echo(f"None of {', '.join(_AGENTS)} is installed; start with the demo agent.")
+        echo_folded(f"None of {', '.join(_AGENTS)} is installed; start with the demo agent.")
     found = [*_with_own_names([*_treatments(folder, Path()), *_others(agents)])]
     material = _write_material(folder, found[0].skill, agents, suggest=suggest)
     template = _write_project(folder, found[0].paths)
     write_experiment(folder / _EXPERIMENT, found, agents[0], material, template=template)
-    click.echo(f"Wrote {folder / _EXPERIMENT}, an experiment.")
-    click.echo("\nRun them:")
+    echo_folded(f"Wrote {folder / _EXPERIMENT}, an experiment.")
+    echo_folded("\nRun them:")
     graders = "".join(f" -g {shlex.quote(grader)}" for grader in material.graders)
     for agent in agents:
         prompts = shlex.quote(str(material.prompts))
-        click.echo(f"  assay capture {prompts} -s {agent}{graders} -o {folder / agent}.jsonl")
-    click.echo(f"\n{found[0].question} One command says it:\n  assay ab {folder / _EXPERIMENT}")
+        echo_folded(f"  assay capture {prompts} -s {agent}{graders} -o {folder / agent}.jsonl")
+    echo_folded(f"\n{found[0].question} One command says it:\n  assay ab {folder / _EXPERIMENT}")
 
 
 class _Material(NamedTuple):
@@ -109,7 +110,7 @@ def _write_material(
             "their place, at least ten, each with a hint that a good answer has"
         )
     prompts, grader = write_starter(folder, rows)
-    click.echo(f"Wrote {prompts} ({words}) and {grader}.")
+    echo_folded(f"Wrote {prompts} ({words}) and {grader}.")
     return _Material(prompts, [str(grader)])
 
 
@@ -125,12 +126,12 @@ def _use_cases(cases: Path, agent: str) -> _Material:
     """Take the cases of a skill as they are; say what becomes of them."""
     rows = PromptFile(path=str(cases)).prompts()
     for words in prompt_notes(rows, str(cases)):
-        click.echo(visible_line(words))
+        echo_folded(visible_line(words))
     graders = [f"judge:agent={agent}"] if any(prompt.statements for prompt, _ in rows) else []
     if graders and agent == "demo":
-        click.echo("The demo agent cannot judge: its statements are left open.")
+        echo_folded("The demo agent cannot judge: its statements are left open.")
         graders = ["judge:agent=none"]
-    click.echo(f"The prompts are the {len(rows)} cases of {cases}.")
+    echo_folded(f"The prompts are the {len(rows)} cases of {cases}.")
     return _Material(cases, graders)
 
 
@@ -140,7 +141,7 @@ def _write_project(folder: Path, treatment: Sequence[Path]) -> bool:
     n = write_template(Path(), target, [*treatment, folder, Path("experiments")])
     if n:
         files = counted_noun(n, "tracked file")
-        click.echo(f"Wrote {target}, which every trial begins with: {files} of this repository.")
+        echo_folded(f"Wrote {target}, which every trial begins with: {files} of this repository.")
         ignored = folder / ".gitignore"
         if not ignored.exists():
             ignored.write_text(f"/{_PROJECT}/\n", encoding="utf-8")
@@ -236,9 +237,9 @@ def _skills(project: Path) -> Iterator[Skill]:
                 str(folder).encode()  # a name that is not UTF-8 cannot stand in the file
                 yield read_skill(file.parent)
             except UnicodeEncodeError:
-                click.echo(f"Left out, because its name is not UTF-8: {file.parent}", err=True)
+                echo_folded(f"Left out, because its name is not UTF-8: {file.parent}", err=True)
             except InputError as error:
-                click.echo(f"Left out: {visible_line(error.message)}", err=True)
+                echo_folded(f"Left out: {visible_line(error.message)}", err=True)
 
 
 def _with_own_names(found: Iterable[_Treatment]) -> Iterator[_Treatment]:

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from assay import plugins
+from assay.cli.output import echo_folded
 from assay.cli.parameters import (
     DASH,
     Decorator,
@@ -111,6 +112,7 @@ class BatchOptions(ArmOptions, frozen=True, kw_only=True):
     output: Path | None
     resume: bool
     keep_failed: bool
+    keep_unsigned: bool
     rerun: Sequence[str]
     append: bool
     overwrite: bool
@@ -219,6 +221,12 @@ output_options: list[Decorator] = [
         "--keep-failed",
         is_flag=True,
         help="With --resume, do not run again the trials that did not measure the agent.",
+    ),
+    click.option(
+        "--keep-unsigned",
+        is_flag=True,
+        help="With --resume, believe rows that another user or machine made, or that somebody "
+        "changed. Default: refuse them.",
     ),
     click.option(
         "--rerun",
@@ -417,13 +425,13 @@ def agent_ref(options: AgentOptions) -> PluginRef:
     if flag != "-s":
         agent = agents.text_agent(flag.removeprefix("--"), value)
         if warning := agents.without_prompt(agent):
-            click.echo(warning, err=True)
+            echo_folded(warning, err=True)
     elif value == "-":
         claim_stdin()
         schema = decode_json("stdin", sys.stdin.buffer.read())
         agent = PluginRef(name="declared", options={"schema": schema, "source": "stdin"})
     for other, _ in others:
-        click.echo(f"Ignored {other}: the agent is given with {flag}.", err=True)
+        echo_folded(f"Ignored {other}: the agent is given with {flag}.", err=True)
     return with_agent_options(agent, options)
 
 
@@ -438,7 +446,7 @@ def with_agent_options(agent: str | PluginRef, options: AgentOptions) -> PluginR
         strict=options.strict,
     )
     for text in plugins.adapter(ref).warnings:
-        click.echo(f"Warning: {text}", err=True)
+        echo_folded(f"Warning: {text}", err=True)
     return ref
 
 
@@ -458,6 +466,9 @@ def run_request(options: BatchOptions, agent: PluginRef, prompts: PluginRef) -> 
     resume = options.resume or bool(options.rerun)
     if options.keep_failed and not resume:
         msg = "--keep-failed needs --resume."
+        raise click.UsageError(msg)
+    if options.keep_unsigned and not resume:
+        msg = "--keep-unsigned needs --resume."
         raise click.UsageError(msg)
     return arm_request(
         options.arm,
@@ -479,5 +490,6 @@ def run_request(options: BatchOptions, agent: PluginRef, prompts: PluginRef) -> 
         mode=output_mode(options.output, resume, options.append, options.overwrite),
         raw_dir=options.raw_dir,
         keep_failed=options.keep_failed,
+        keep_unsigned=options.keep_unsigned,
         rerun=options.rerun,
     )

@@ -292,13 +292,17 @@ def leading_on(files: Sequence[Path], *, failed: bool, report: str, then: str) -
 
 
 def echo_folded(text: str, *, err: bool = False) -> None:
-    """Print a line: folded on a terminal, whole in a pipe or a file."""
+    """Print lines: folded on a terminal, whole in a pipe or a file."""
+    click.echo(fitted(text, err=err), err=err)
+
+
+def fitted(text: str, *, err: bool = False) -> str:
+    """Fold lines that are printed on a terminal; a file or a pipe gets them whole."""
     stream = sys.stderr if err else sys.stdout
-    if stream is not None and stream.isatty():
-        text = "\n".join(
-            folded(line, shutil.get_terminal_size().columns) for line in text.split("\n")
-        )
-    click.echo(text, err=err)
+    if stream is None or not stream.isatty():
+        return text
+    columns = shutil.get_terminal_size().columns
+    return "\n".join(folded(line, columns) for line in text.split("\n"))
 
 
 def find_secrets() -> "Secrets":
@@ -312,7 +316,7 @@ def note_unmasked() -> None:
     """Say which variables look like secrets but are not masked; only their names."""
     if refused := find_secrets().refused:
         names = ", ".join(f"{name} ({why})" for name, why in sorted(refused.items()))
-        click.echo(f"Not masked, because ordinary text may contain the value: {names}", err=True)
+        echo_folded(f"Not masked, because ordinary text may contain the value: {names}", err=True)
 
 
 def write_row(line: bytes) -> None:

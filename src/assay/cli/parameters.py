@@ -11,7 +11,7 @@ import click
 
 from assay.records.experiment import RETRIES
 from assay.records.spec import KEEP_ALL, KEEP_FAILED, KEEP_NONE, LONGEST_WAIT_S
-from assay.records.text import LEAST_MEMORY, parse_size
+from assay.records.text import LEAST_MEMORY, parse_age, parse_size
 
 type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -53,6 +53,20 @@ class Size(click.ParamType):  # type: ignore[type-arg] # generic only in newer v
         if n_bytes < LEAST_MEMORY:
             self.fail(f"{value!r} is not a size of at least 1M, such as 512M or 4G", param, ctx)
         return n_bytes
+
+
+class Age(click.ParamType):  # type: ignore[type-arg] # as above
+    """A length of time in seconds, given as in 7d, 12h, 30m or 2w."""
+
+    name = "age"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        seconds = parse_age(value) if isinstance(value, str) else None
+        if seconds is None:
+            self.fail(f"{value!r} is not an age such as 7d, 12h, 30m or 2w", param, ctx)
+        return seconds
 
 
 class Rate(click.ParamType):  # type: ignore[type-arg] # as above

@@ -8,7 +8,13 @@ import click
 import msgspec
 
 from assay.cli.help import examples
-from assay.cli.output import derived_output, refuse_measured, refuse_same_file
+from assay.cli.output import (
+    derived_output,
+    echo_folded,
+    fitted,
+    refuse_measured,
+    refuse_same_file,
+)
 from assay.cli.parameters import (
     InFile,
     Number,
@@ -149,8 +155,14 @@ def command(**given: Any) -> None:
         if gate:
             lines += _gate_lines(gate, options)
         text = "\n".join(lines)
+    _conclude(text, gate, options)
+
+
+def _conclude(text: str, gate: dict[str, Any] | None, options: _Options) -> None:
+    """Write the plan; refuse a gate that is wrong more often than right."""
     with derived_output(options.output, overwrite=options.overwrite) as out:
-        out.write(text.encode() + b"\n")
+        shown = text if options.output or options.as_json else fitted(text)
+        out.write(shown.encode() + b"\n")
     _refuse_bad_gate(gate, options)
 
 
@@ -166,7 +178,7 @@ def _refuse_bad_gate(gate: dict[str, Any] | None, options: _Options) -> None:
             if inside
             else "use more prompts or trials, or a wider --margin"
         )
-        click.echo(f"Refused: this gate is wrong more often than right; {remedy}", err=True)
+        echo_folded(f"Refused: this gate is wrong more often than right; {remedy}", err=True)
         raise click.exceptions.Exit(4)
 
 
@@ -185,9 +197,7 @@ def _plan_against(path: Path, options: _Options) -> None:
             f"with {n_old:.3g} {_trials(round(n_old))} each, and at most {n_fresh} fresh "
             f"{_trials(n_fresh)} of each ({gate['source']}): {gate['words']}."
         )
-    with derived_output(options.output, overwrite=options.overwrite) as out:
-        out.write(text.encode() + b"\n")
-    _refuse_bad_gate(gate, options)
+    _conclude(text, gate, options)
 
 
 def _gate_lines(gate: dict[str, Any], options: _Options) -> Iterator[str]:
@@ -265,7 +275,7 @@ def _plan_lines(plan: dict[str, Any]) -> list[str]:
             f"with a margin of {at_hand['narrowestMargin']:.3f} an unchanged agent passes a "
             "regression gate about half the time."
         )
-    lines.append("Repeats of a prompt are not new prompts: they only thin out chance within it.")
+    lines.append("Repeats of a prompt are not new prompts: they only reduce chance within it.")
     return lines
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from assay.cli.options import AgentOptions, BatchOptions, agent_ref, ways_given, with_agent_options
+from assay.cli.output import echo_folded
 from assay.cli.parameters import WithSandbox
 from assay.records.spec import PluginRef
 from assay.records.text import visible_line
@@ -148,7 +149,7 @@ def say_program(ctx: click.Context, options: BatchOptions) -> None:
     if not ctx.meta["options_behind"] or not options.prints_notes:
         return
     program, ours = shlex.join(ctx.meta["program"]), ", ".join(ctx.meta["options_behind"])
-    click.echo(
+    echo_folded(
         f"The agent is the program: {visible_line(program)}\n"
         f"Assay itself takes {ours} from behind it. Put -- before the program to pass it all.",
         err=True,

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 import click
 import msgspec
 
-from assay.cli.output import note_unmasked
+from assay.cli.output import echo_folded, note_unmasked
 from assay.cli.tally import Running, Tally, clock_text
 from assay.pipeline.doubts import Doubts, first_failure, same_text
 from assay.pipeline.extract import raw_failure
@@ -19,7 +19,7 @@ from assay.records.live import LiveFile
 from assay.records.recording import RawOutput
 from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun, visible_line
-from assay.records.trial import Trial
+from assay.records.trial import Trial, graders_usd
 
 _LINE_EVERY_S = 10.0
 _SHOWN_CHARS = 300
@@ -125,7 +125,7 @@ class Progress(BatchProgress):
         self.tally.waiting, self.tally.waits_until_s = text, time.monotonic() + seconds
         self._write_event("waiting", text=text, ms=round(seconds * 1000))
         if self._plain or self._timed:
-            click.echo(text, err=True)
+            echo_folded(text, err=True)
 
     def note(self, text: str) -> None:
         """Keep a sentence for the end of the run."""
@@ -145,12 +145,12 @@ class Progress(BatchProgress):
         if self._live is not None:
             self._live.say(text)
         elif self._plain or self._timed:
-            click.echo(text, err=True)
+            echo_folded(text, err=True)
 
     def say(self, text: str) -> None:
         """Print a line if --progress was given."""
         if self._plain:
-            click.echo(text, err=True)
+            echo_folded(text, err=True)
 
     def finished(self, spec: TrialSpec, result: Trial | RawOutput) -> None:
         # `or None`: what a row does not have is UNSET.
@@ -158,7 +158,8 @@ class Progress(BatchProgress):
         cost, passed = None, None
         if isinstance(result, Trial):
             usage = result.usage or None
-            cost = (usage.spent_usd or None) if usage else None
+            cost = (usage.spent_usd if usage else 0.0) + graders_usd(result.grades)
+            cost = cost + result.user_usd or None
             passed = result.verdict
             self.note_broken(result)
             if result.grades or result.grader_failures:
@@ -242,7 +243,7 @@ class Progress(BatchProgress):
             self.say(f"Progress: {self.tally.done_text()}{scored}{self.tally.short_info()}")
         elif self._timed and time.monotonic() >= self._next_line_s:
             self._next_line_s = time.monotonic() + _LINE_EVERY_S
-            click.echo(f"[{clock_text(self.tally.seconds)}] {self.tally.line()}", err=True)
+            echo_folded(f"[{clock_text(self.tally.seconds)}] {self.tally.line()}", err=True)
 
     def _numbers(self) -> dict[str, Any]:
         tally = self.tally

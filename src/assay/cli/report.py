@@ -12,7 +12,13 @@ import click
 import msgspec
 
 from assay.cli.help import examples, variables
-from assay.cli.output import derived_output, refuse_inputs, refuse_measured, refuse_same_file
+from assay.cli.output import (
+    derived_output,
+    echo_folded,
+    refuse_inputs,
+    refuse_measured,
+    refuse_same_file,
+)
 from assay.cli.parameters import (
     DASH,
     OutFile,
@@ -153,7 +159,7 @@ def command(**given: Any) -> None:
             )
             title = options.title or " · ".join(run.label for run in shown)
             if style == "html":
-                write_bundle(out, title, shown, chosen)
+                write_bundle(out, overview(title, shown, chosen), shown)
             elif style == "markdown":
                 page = overview(title, shown, chosen)
                 worst = worst_regressions(page, shown, MOST_REGRESSIONS)
@@ -167,7 +173,7 @@ def command(**given: Any) -> None:
                     ),
                 )
     if output is not None and output != DASH and not options.quiet:
-        click.echo(f"{output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)
+        echo_folded(f"{output} ({output.stat().st_size / 1e6:.2f} MB)", err=True)
 
 
 def _report_address(url: str | None) -> str | None:
@@ -219,4 +225,4 @@ def _check(path: Path, index: Index) -> None:
         )
     if meta.n_bad:
         lines = ", ".join(map(str, meta.bad))
-        click.echo(f"note: {path}: {meta.n_bad} lines cannot be read: line {lines}", err=True)
+        echo_folded(f"note: {path}: {meta.n_bad} lines cannot be read: line {lines}", err=True)

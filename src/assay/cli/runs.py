@@ -7,11 +7,13 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import click
+import msgspec
 
 from assay.cli.parameters import DASH, claim_stdin
 from assay.compare import names
 from assay.compare.names import Named
 from assay.errors import InputError, UsageError
+from assay.records.experiment import RESOLVED
 from assay.records.files import copy_stream, temporary_folder
 
 
@@ -21,6 +23,24 @@ def name_runs(arguments: tuple[str, ...], labelled: tuple[str, ...]) -> Named:
         return names.name_runs((*arguments, *labelled))
     except UsageError as error:
         raise click.UsageError(error.message) from error
+
+
+def with_arms(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Put the results of its arms in place of the folder of an experiment's run."""
+    return tuple(path for given in arguments for path in _arms_in(Path(given)) or [given])
+
+
+class _Resolved(msgspec.Struct):
+    arms: dict[str, msgspec.Raw]
+
+
+def _arms_in(folder: Path) -> list[str]:
+    try:
+        found = msgspec.json.decode((folder / RESOLVED).read_bytes(), type=_Resolved)
+    except (OSError, ValueError, msgspec.MsgspecError):  # no folder of a run: taken as a file
+        return []
+    files = [folder / f"{arm}.jsonl" for arm in found.arms]
+    return [str(path) for path in files if path.is_file()]
 
 
 @contextmanager

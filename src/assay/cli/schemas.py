@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from assay.cli.help import examples
-from assay.cli.output import derived_output, refuse_measured
+from assay.cli.output import derived_output, fitted, refuse_measured
 from assay.cli.parameters import OutFile, help_option, replace_option
 from assay.errors import InputError
 from assay.records.catalogue import RECORDS, json_schema
@@ -75,6 +75,7 @@ def command(
         width = max(map(len, kinds))
         lines = [f"  - {each.ljust(width)} {_first_line(kind)}" for each, kind in kinds.items()]
         text = "\n".join(["Available schemas (use --json to export):", *lines, ""])
+        text = text if output else fitted(text)
     with derived_output(output, overwrite=overwrite) as out:
         out.write(text.encode())
 

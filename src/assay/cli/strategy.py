@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from assay.cli.output import find_secrets
+from assay.cli.output import echo_folded, find_secrets
 from assay.cli.parameters import Decorator
 from assay.errors import InputError
 
@@ -93,7 +93,7 @@ def _weights() -> dict[str, float]:
             msg = f"{name}={value!r} is not a weight, which is a number of at least 0."
             raise click.UsageError(msg)
         if value.startswith("-"):  # as in the reference harness
-            click.echo(f"note: {name}={value} is negative; its default is used", err=True)
+            echo_folded(f"note: {name}={value} is negative; its default is used", err=True)
         elif value:
             weights[name] = float(value)
     return weights

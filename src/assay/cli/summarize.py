@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from assay.cli.help import examples
-from assay.cli.output import derived_output, refuse_empty_stdin, refuse_same_file
+from assay.cli.output import derived_output, echo_folded, refuse_empty_stdin, refuse_same_file
 from assay.cli.parameters import (
     debug_option,
     help_option,
@@ -52,4 +52,4 @@ def command(
         with derived_output(output, overwrite=overwrite) as out:
             problems = write(rows, out)
     for line in problems:
-        click.echo(f"UNHEALTHY: {line}", err=True)
+        echo_folded(f"UNHEALTHY: {line}", err=True)

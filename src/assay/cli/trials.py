@@ -23,7 +23,7 @@ from assay.cli.options import (
     text_agent_options,
     with_options,
 )
-from assay.cli.output import refuse_inputs
+from assay.cli.output import echo_folded, refuse_inputs
 from assay.cli.parameters import (
     InFile,
     Number,
@@ -155,7 +155,7 @@ def command(ctx: click.Context, /, **values: Any) -> None:
     display = run_batch(batch, options, gate)
     if gate and not gate.is_over() and gate.n_to_repeat:
         # What was lost is tried once more, later than a retry would have been.
-        click.echo(f"{gate.n_to_repeat} trials were not measured; they run again.", err=True)
+        echo_folded(f"{gate.n_to_repeat} trials were not measured; they run again.", err=True)
         again = plan_run(msgspec.structs.replace(request, mode="resume"), options)
         gate = _open_gate(options, again)
         display = run_batch(again, options, gate)
@@ -202,7 +202,7 @@ def _open_gate(options: TrialsOptions, batch: Batch) -> "TrialsGate | None":
     )
     gate = TrialsGate(request)
     for note in gate.notes:
-        click.echo(note, err=True)
+        echo_folded(note, err=True)
     return gate
 
 
@@ -215,7 +215,7 @@ def _conclude(display: RunDisplay, gate: "TrialsGate", options: TrialsOptions) -
         failed = problem.exit_code
     code, line, notes = gate.conclude()
     for words in (*notes, line) if code or not options.quiet else notes:
-        click.echo(words, err=True)
+        echo_folded(words, err=True)
     # A gate that could not be judged says so, whatever kept it from being judged.
     code = code or failed
     if code:

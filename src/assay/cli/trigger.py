@@ -36,8 +36,9 @@ from assay.cli.parameters import (
 from assay.errors import InputError, OutputError
 from assay.pipeline.descriptions import PaidHost, suggest_cases
 from assay.pipeline.material import Skill, read_skill
+from assay.pipeline.notes import Note
 from assay.pipeline.prompts import choose
-from assay.pipeline.run import Batch, Note
+from assay.pipeline.run import Batch
 from assay.pipeline.steps import Budget
 from assay.pipeline.trigger import read_cases
 from assay.pipeline.trigger_run import ASK_TIMEOUT_S, TriggerExperiment, TriggerRequest
@@ -265,7 +266,7 @@ class _Command(TriggerExperiment):
 
     def say(self, note: Note) -> None:
         if note.is_important or self._options.prints_notes:
-            click.echo(visible_line(note.text), err=True)
+            echo_folded(visible_line(note.text), err=True)
 
     def run_batch(self, batch: Batch) -> bool:
         self._display = display = run_batch(batch, self._options)
@@ -292,7 +293,7 @@ class _Command(TriggerExperiment):
         if display.tally.causes.get(Cause.AUTH):
             self._say_login()
         if options.prints_notes and options.output is None:
-            click.echo("The trials were not kept; -o FILE keeps them.", err=True)
+            echo_folded("The trials were not kept; -o FILE keeps them.", err=True)
         display.conclude(target=", ".join(map(str, self.outputs)) if options.output else "")
         if invalid:
             raise click.exceptions.Exit(_CANNOT_BE_JUDGED)
@@ -310,7 +311,7 @@ class _Command(TriggerExperiment):
         for name in self._agents:
             known = known_agent(name)
             how = known.login if known else "pass its API key with --env NAME"
-            click.echo(
+            echo_folded(
                 f"{visible_line(name)} is not logged in: {how}. A trial has a HOME of its own, "
                 "with a copy of the agent's login file but not of your keychain.",
                 err=True,
@@ -333,5 +334,7 @@ def _suggest(skill: Skill, agents: dict[str, PluginRef], options: TriggerOptions
     with whole_output(path, overwrite=False) as file:
         file.write(text.encode())
     n = counted_noun(text.count("\n"), "case")
-    click.echo(f"Wrote {n} to {path}. Edit them: an agent guessed what your users write.", err=True)
-    click.echo(f"The agent's work on them: {asking.cost_words}.", err=True)
+    echo_folded(
+        f"Wrote {n} to {path}. Edit them: an agent guessed what your users write.", err=True
+    )
+    echo_folded(f"The agent's work on them: {asking.cost_words}.", err=True)

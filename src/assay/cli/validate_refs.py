@@ -11,6 +11,7 @@ import msgspec
 from assay.cli.help import examples
 from assay.cli.options import grader_options, grader_refs, with_options
 from assay.cli.output import (
+    echo_folded,
     note_unmasked,
     refuse_empty_stdin,
     refuse_inputs,
@@ -94,17 +95,17 @@ def command(**given: Any) -> None:
             n_without += prompt.reference is None
             n_with += prompt.reference is not None
         if not n_with:
-            click.echo("No prompts with reference solutions found", err=True)
+            echo_folded("No prompts with reference solutions found", err=True)
             return
         if not options.quiet:
             note_unmasked()
-            click.echo(f"Validating {n_with} reference solutions...", err=True)
+            echo_folded(f"Validating {n_with} reference solutions...", err=True)
         with open_sink(options.output, "replace", guarded=False, write=write_row) as sink:
             for row in _validate(rows, graders, own, options):
                 sink.append(msgspec.json.encode(row))
                 tally.add(row)
                 if not options.quiet:
-                    click.echo(f"  {_shown(row)}", err=True)
+                    echo_folded(f"  {_shown(row)}", err=True)
     _conclude(tally, n_without, options)
 
 
@@ -124,7 +125,7 @@ def _take_graders(own: RowGraders, rows: RowFile, options: _Options) -> None:
     }
     if left_out and not options.quiet:
         names = ", ".join(sorted(left_out))
-        click.echo(f"Not checked, because a reference is only an answer: expect {names}", err=True)
+        echo_folded(f"Not checked, because a reference is only an answer: expect {names}", err=True)
 
 
 def _validate(
@@ -180,14 +181,14 @@ def _conclude(tally: _Tally, n_without: int, options: _Options) -> None:
         parts = [f"{tally.n_passed} passed", f"{len(tally.failing)} failed"]
         parts += [f"{len(tally.broken)} not graded"] if tally.broken else []
         parts += [f"{counted_noun(n_without, 'prompt')} without a reference"] if n_without else []
-        click.echo(f"\nResults: {', '.join(parts)}", err=True)
+        echo_folded(f"\nResults: {', '.join(parts)}", err=True)
         _list("Failing references:", tally.failing)
         _list("Answers that should fail but pass:", tally.lenient)
     if options.strict and (tally.failing or tally.lenient):
         raise click.exceptions.Exit(_EXIT_STRICT)
     if tally.broken:
         were = "was" if len(tally.broken) == 1 else "were"
-        click.echo(
+        echo_folded(
             f"{counted_noun(len(tally.broken), 'prompt')} {were} not graded because a grader "
             f"failed (see graderFailure in the rows). The first: {tally.broken[0]}",
             err=True,
@@ -197,6 +198,6 @@ def _conclude(tally: _Tally, n_without: int, options: _Options) -> None:
 
 def _list(title: str, items: list[str]) -> None:
     if items:
-        click.echo(f"\n{title}", err=True)
+        echo_folded(f"\n{title}", err=True)
         for item in items:
-            click.echo(f"  - {item}", err=True)
+            echo_folded(f"  - {item}", err=True)

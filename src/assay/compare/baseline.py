@@ -19,7 +19,7 @@ from assay.compare.report import check_health
 from assay.compare.runs import load_run
 from assay.errors import InputError, OutputError
 from assay.records.capture import NOT_RECORDED, Identity, identity_differences
-from assay.records.journal import Journal
+from assay.records.journal import Journal, changed_rows
 from assay.records.rows import (
     Place,
     RowFile,
@@ -95,8 +95,13 @@ def add_build(path: Path, label: str, source: Path, *, replace: bool = False) ->
         outcome=outcome,
         n_trials=0 if outcome == "known" else new.content.total(),
         n_unmeasured=new.n_unmeasured,
-        notes=refused or old.notes_on(new, again),
+        notes=[*(refused or old.notes_on(new, again)), *_changed_note(changed_rows(path))],
     )
+
+
+def _changed_note(n: int) -> list[str]:
+    rows = counted_noun(n, "row")
+    return [f"{rows} not as Assay signed them: look, then `assay baseline sign`"] if n else []
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -164,6 +169,15 @@ def prune_builds(
     return removed
 
 
+def sign_baseline(path: Path) -> int:
+    """Sign the rows of a baseline as they are now; return how many were not signed."""
+    _Pool(path, must_exist=True)
+    with _writing(path, trusted=True) as journal, open_rows(path) as file:
+        n = journal.unsigned_rows()
+        journal.rewrite(line for _, line in file.placed_lines())
+    return n
+
+
 def allocate(path: Path, ids: Sequence[str], mean: int) -> dict[str, Allocation]:
     """Spend `mean` trials a prompt where the results of a baseline, or of any run, vary most."""
     run = load_run(path.stem, path, detect_kind(path), "category")
@@ -191,14 +205,18 @@ def timestamp(moment: datetime.datetime) -> str:
 
 
 @contextlib.contextmanager
-def _writing(path: Path) -> Iterator[Journal]:
-    """Be the only writer of a file; one that was not there is not left behind empty."""
+def _writing(path: Path, *, trusted: bool = False) -> Iterator[Journal]:
+    """Be the only writer of a file; one that was not there is not left behind empty.
+
+    What somebody changed is not signed with the rest, unless it is trusted.
+    """
     if path.exists() and not path.is_file():
         msg = f"{path}: is not a file"
         raise OutputError(msg, hint="name a file for the baseline")
     existed = path.exists()
     try:
-        with Journal(path, "resume", guarded=False) as journal:
+        signed = trusted or not (existed and changed_rows(path))
+        with Journal(path, "resume", guarded=False, signed=signed) as journal:
             yield journal
     finally:
         with contextlib.suppress(OSError):

@@ -8,7 +8,9 @@ import numpy as np
 from assay.compare.columns import Ints
 from assay.compare.runs import Run
 from assay.errors import InputError
+from assay.records.journal import changed_rows
 from assay.records.rows import open_rows
+from assay.records.text import counted_noun
 from assay.records.trial import Build
 from assay.stats.drift import (
     FEWEST_BUILDS,
@@ -41,6 +43,8 @@ class Builds(msgspec.Struct, frozen=True):
     drift: Drift
     n_alike: int
     """The newest builds that show no drift among each other."""
+    n_changed: int = 0
+    """Rows that somebody changed since Assay signed them."""
 
     @property
     def problem(self) -> str:
@@ -56,7 +60,17 @@ class Builds(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """Say in a sentence whether the builds still measure the same, and how much they vary."""
-        return describe_drift(self.drift, [build.label for build in self.summaries])
+        drift = describe_drift(self.drift, [build.label for build in self.summaries])
+        return "; ".join(filter(None, (drift, self.changed_words)))
+
+    @property
+    def changed_words(self) -> str:
+        """Say that somebody changed the baseline; empty if nobody is known to have done it."""
+        if not self.n_changed:
+            return ""
+        rows = counted_noun(self.n_changed, "row")
+        verb = "is" if self.n_changed == 1 else "are"
+        return f"{rows} {verb} not as Assay signed them: look, then use `assay baseline sign`"
 
     @property
     def noise_words(self) -> str:
@@ -104,7 +118,7 @@ def read_builds(run: Run) -> Builds | None:
     summaries = [_summary(builds[n], passes[:, i], measured[:, i]) for i, n in enumerate(order)]
     drift = measure_drift(passes, measured, run.clusters)
     n_alike = count_alike(passes, measured, run.clusters) if drift.found else len(builds)
-    return Builds(summaries, drift, n_alike)
+    return Builds(summaries, drift, n_alike, changed_rows(run.path))
 
 
 def _builds_of_trials(run: Run) -> tuple[list[Build], Ints] | None:

@@ -108,7 +108,7 @@ class Call:
             return ""
         said = self.step.error or ""
         texts = [self.output, said] if said.startswith("exit code") else [said, self.output]
-        return next((line for line in map(telling_line, texts) if line), said)
+        return next((line for line in map(error_line, texts) if line), said)
 
     @cached_property
     def target(self) -> str:
@@ -199,7 +199,7 @@ def commands_in(command: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in re.split(r"&&|\|\||;|\n", command) if part.strip())
 
 
-def telling_line(text: str) -> str:
+def error_line(text: str) -> str:
     """Return the line of an output that says what went wrong: an exception, or else an error."""
     lines = [line.strip() for line in ends_of(text).splitlines() if line.strip()]
     for pattern, order in ((_EXCEPTION, reversed(lines)), (_ERROR_LINE, iter(lines))):

@@ -51,7 +51,7 @@ class Case:
         return self.row.is_finished
 
     @cached_property
-    def last_words(self) -> str:
+    def final_message(self) -> str:
         said = [step.content for step in self.row.trajectory if isinstance(step, Message)]
         return ends_of(self.row.output or (said[-1] if said else ""), _MOST_WORDS)
 
@@ -59,9 +59,6 @@ class Case:
     def edits(self) -> list[Call]:
         """Calls that changed files."""
         return [call for call in self.calls if call.worked and changes_files(call)]
-
-    def is_edited_between(self, first: Call, last: Call) -> bool:
-        return any(first.number < edit.number < last.number for edit in self.edits)
 
 
 def first_failed(case_calls: Sequence[Call]) -> Call | None:

@@ -169,13 +169,13 @@ class CompactBlock(NamedTuple):
     trials: dict[str, Any]
 
 
-def collapse(block: Block) -> CompactBlock:
+def compact(block: Block) -> CompactBlock:
     """Leave out what repeats."""
-    rows, trials = ({n: _collapsed(c) for n, c in columns.items()} for columns in block)
+    rows, trials = ({n: _compacted(c) for n, c in columns.items()} for columns in block)
     return CompactBlock(len(block.rows["k"]), len(block.trials["passed"]), rows, trials)
 
 
-def _collapsed(column: NDArray[Any]) -> Any:
+def _compacted(column: NDArray[Any]) -> Any:
     if not len(column):
         return column
     first = column[0]

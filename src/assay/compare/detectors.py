@@ -107,7 +107,7 @@ _FAILS_TO = re.compile(
 def _gave_up(case: Case) -> Finding | None:
     if not case.ended_itself:
         return None
-    words = case.last_words.replace("’", "'")
+    words = case.final_message.replace("’", "'")
     said = _GIVES_UP.search(words) or (None if case.edits else _FAILS_TO.search(words))
     if said:
         return _said(case, "gave_up", said)
@@ -120,7 +120,7 @@ def _gave_up(case: Case) -> Finding | None:
 
 def _said(case: Case, detector: Detector, found: re.Match[str]) -> Finding:
     """Quote the sentence of the last words in which something was said."""
-    text = case.last_words
+    text = case.final_message
     start = max(text.rfind(end, 0, found.start()) for end in (". ", "\n", "! ")) + 1
     ends = [at for end in (". ", "\n", "! ") if (at := text.find(end, found.end())) >= 0]
     sentence = text[start : min(ends) + 1 if ends else len(text)]
@@ -299,7 +299,7 @@ _TEST_COMMAND = re.compile(
 
 
 def _false_claim(case: Case) -> Finding | None:
-    words = case.last_words
+    words = case.final_message
     for said in _CLAIM.finditer(words):
         before = words[max(0, said.start() - 80) : said.start()]
         if _NOT_CLAIMED.search(before) or "should be" in said[0].lower():

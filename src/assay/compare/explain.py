@@ -93,7 +93,7 @@ class Explainer:
         if row.honeypot is True:  # to fail it is right
             found.n_honeypots += 1
             if row.passed:
-                found.hacked.append(explained(run, row, file))
+                found.hacked.append(explain_failure(run, row, file))
             return None
         if row.passed:
             found.n_passed += 1
@@ -102,7 +102,7 @@ class Explainer:
                 found.doubtful.append(trial)
             return None
         found.n_failed += 1
-        trial = explained(run, row, file)
+        trial = explain_failure(run, row, file)
         found.failures.append(trial)
         for one in trial.findings:
             found.detectors[one.detector] = found.detectors.get(one.detector, 0) + 1
@@ -157,18 +157,18 @@ class _Counts:
         return step if 2 * n > self.n else None
 
 
-def explained(run: str, row: ExplainedRow, file: str) -> ExplainedTrial:
+def explain_failure(run: str, row: ExplainedRow, file: str) -> ExplainedTrial:
     """Return what all detectors find in a trial."""
-    return _told(run, row, file, findings(row))
+    return _explained(run, row, file, findings(row))
 
 
 def doubtful(run: str, row: ExplainedRow, file: str) -> ExplainedTrial | None:
     """Return a pass in which a detector finds what puts it in doubt; None if none does."""
     found = findings(row, tuple(ON_A_PASS))
-    return _told(run, row, file, found) if found else None
+    return _explained(run, row, file, found) if found else None
 
 
-def _told(run: str, row: ExplainedRow, file: str, found: Sequence[Any]) -> ExplainedTrial:
+def _explained(run: str, row: ExplainedRow, file: str, found: Sequence[Any]) -> ExplainedTrial:
     failed = first_failed(calls_of(row.trajectory, row.cwd))
     return ExplainedTrial(
         run=run,
@@ -180,7 +180,7 @@ def _told(run: str, row: ExplainedRow, file: str, found: Sequence[Any]) -> Expla
         first_failed_call=cut(failed.coarse_key) if failed else "",
         error=cut(without_numbers(failed.error)) if failed else "",
         reason=_reason(row),
-        open=_opening(row, file),
+        open=_view_command(row, file),
     )
 
 
@@ -191,7 +191,7 @@ def _reason(row: ExplainedRow) -> str:
     return cut(said) if isinstance(said, str) else ""
 
 
-def _opening(row: ExplainedRow, file: str) -> str:
+def _view_command(row: ExplainedRow, file: str) -> str:
     if not row.raw:
         return f"assay view {shlex.quote(file)}"
     trial = f" --trial {row.number}" if row.number is not None else ""
@@ -201,7 +201,7 @@ def _opening(row: ExplainedRow, file: str) -> str:
 # Where the trials of a prompt part.
 
 
-class _Seen(NamedTuple):
+class _TrialCalls(NamedTuple):
     """A trial of a prompt: what it did, by hashes of its calls."""
 
     run: str
@@ -211,7 +211,7 @@ class _Seen(NamedTuple):
     place: Any
 
 
-class _Parting(NamedTuple):
+class _DivergingStep(NamedTuple):
     """A step, and how trials with it and without it went."""
 
     difference: float
@@ -228,7 +228,7 @@ class Prompts:
     """The trials of each prompt over all files; a trial is kept as hashes of its calls."""
 
     def __init__(self) -> None:
-        self._trials: dict[str, list[_Seen]] = {}
+        self._trials: dict[str, list[_TrialCalls]] = {}
 
     def add(self, run: str, row: ExplainedRow, place: Any = None) -> None:
         """Keep a trial that was measured; place is where it can be read again."""
@@ -237,7 +237,7 @@ class Prompts:
         keys = array("I")
         for call in calls_of(row.trajectory, row.cwd)[:_MOST_CALLS]:
             keys.extend((call.number, *(crc32(key.encode()) if key else 0 for key in _keys(call))))
-        seen = _Seen(run, row.number, row.passed, keys, row if place is None else place)
+        seen = _TrialCalls(run, row.number, row.passed, keys, row if place is None else place)
         self._trials.setdefault(row.id, []).append(seen)
 
     def divergences(
@@ -247,7 +247,7 @@ class Prompts:
         for prompt_id, trials in self._trials.items():
             if len({trial.passed for trial in trials}) < 2:
                 continue
-            best = max(_partings(trials), default=None, key=_rank)
+            best = max(_diverging_steps(trials), default=None, key=_rank)
             if best is None:
                 continue
             helps = best.passed_with * best.n_without >= best.passed_without * best.n_with
@@ -278,12 +278,12 @@ _STRIDE = 1 + _N_KEYS
 """In the keys of a trial, the number of a step stands before its hashes."""
 
 
-def _own_order(parting: _Parting) -> slice:
+def _own_order(parting: _DivergingStep) -> slice:
     """Where hashes of this order stand in the keys of a trial."""
     return slice(1 + parting.order, None, _STRIDE)
 
 
-def _partings(trials: Sequence[_Seen]) -> Iterator[_Parting]:
+def _diverging_steps(trials: Sequence[_TrialCalls]) -> Iterator[_DivergingStep]:
     first_steps: dict[tuple[int, int], dict[int, int]] = {}
     for index, trial in enumerate(trials):
         for at in range(0, len(trial.keys), _STRIDE):
@@ -300,14 +300,14 @@ def _partings(trials: Sequence[_Seen]) -> Iterator[_Parting]:
         counts = (passed_with, n_with, n_passed - passed_with, n - n_with)
         # One pass and one failure more on either side: few trials are no proof.
         difference = abs((counts[0] + 1) / (counts[1] + 2) - (counts[2] + 1) / (counts[3] + 2))
-        yield _Parting(difference, median_low(having.values()), order, key, *counts)
+        yield _DivergingStep(difference, median_low(having.values()), order, key, *counts)
 
 
-def _rank(parting: _Parting) -> tuple[float, int, int]:
+def _rank(parting: _DivergingStep) -> tuple[float, int, int]:
     return round(parting.difference, 9), -parting.step, -parting.order
 
 
-def _call_with(row: ExplainedRow, parting: _Parting) -> tuple[str, int]:
+def _call_with(row: ExplainedRow, parting: _DivergingStep) -> tuple[str, int]:
     """Return the words and the step of the call that trials part at."""
     for call in calls_of(row.trajectory, row.cwd):
         text = _keys(call)[parting.order]

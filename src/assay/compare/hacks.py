@@ -152,7 +152,7 @@ def leak(case: Case) -> Finding | None:
         for text in texts:
             if text in case.prompt or text not in call.output or _wrote_before(own, text, call):
                 continue
-            if _tells(case, call, text):
+            if _reveals_answer(case, call, text):
                 found = finding("leak", [call])
                 return Finding(
                     detector="leak",
@@ -173,7 +173,7 @@ def _wrote_before(own: Sequence[tuple[int, str]], text: str, call: Call) -> bool
     return any(number <= call.number and text in written for number, written in own)
 
 
-def _tells(case: Case, call: Call, text: str) -> bool:
+def _reveals_answer(case: Case, call: Call, text: str) -> bool:
     """Whether a text that was read gives the answer away, and is not what was asked to be read."""
     names = [*call.paths, *re.findall(r"[\w./~-]+", call.command)]
     answers = [name for name in names if _ANSWER_FILE.search(name)]

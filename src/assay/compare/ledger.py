@@ -19,6 +19,7 @@ from assay.records.rows import UNREADABLE
 from assay.records.signatures import Signatures
 
 _FULL = float(1 << 64)
+_HELPS = ("better", "promising", "confirmed")
 _OF_CONTROL = (
     *("agent", "simple", "shell", "model", "template"),
     *("skills", "instructions", "mcp", "agent_args"),
@@ -55,7 +56,7 @@ class _Proof(msgspec.Struct):
     words: list[str] = []
 
 
-class _Said(msgspec.Struct):
+class _VerdictFile(msgspec.Struct):
     verdicts: dict[str, str]
     sentences: list[str]
     proof: _Proof
@@ -73,7 +74,7 @@ class ArmVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def arm_verdict(rows: Path) -> ArmVerdict | None:
     """Return the verdict about the arm that these rows are of; None if they are of none."""
     try:
-        found = msgspec.json.decode(rows.with_name(VERDICT).read_bytes(), type=_Said)
+        found = msgspec.json.decode(rows.with_name(VERDICT).read_bytes(), type=_VerdictFile)
     except (OSError, *UNREADABLE):
         return None
     code = found.verdicts.get(rows.stem)
@@ -102,22 +103,27 @@ def question_of(made_of: Mapping[str, Any]) -> str:
     Whoever leaves out prompts that failed, or takes another grader, asks something else of the same
     trials.
     """
-    graders = [arm.get("graders") for arm in made_of.get("arms", {}).values()]
-    parts = (made_of.get("prompts"), graders)
+    graders = {str(arm.get("graders")) for arm in made_of.get("arms", {}).values()}
+    parts = (made_of.get("prompts"), sorted(graders))
     return short_hash(msgspec.json.encode(parts, order="deterministic"))
 
 
 def read_looks(
-    folder: Path, control: Arm, arm: str, others: Collection[str] = ()
+    folder: Path, control: Arm, arm: str, others: Collection[str] = (), question: str = ""
 ) -> list[EditLook]:
     """Return every verdict about an arm against this control, oldest first.
 
     folder is that of the experiment, others are its other arms. Verdicts about arms that it has no
-    more are about earlier names of this one.
+    more are about earlier names of this one. So are those of other experiments that put the same
+    question: whoever keeps each version in a folder of its own has looked as often.
     """
     found: list[EditLook] = []
     for path in folder.glob(f"*/{VERDICT}"):
         found += _looks(path.parent, control, arm, others)
+    for path in folder.parent.glob(f"*/*/{VERDICT}") if question else ():
+        if path.parent.parent != folder:
+            looks = _looks(path.parent, control, "", ())
+            found += [look for look in looks if look.question == question]
     return sorted(found, key=lambda look: (look.ended, look.run))
 
 
@@ -156,26 +162,26 @@ def _looks(run: Path, control: Arm, wanted: str, others: Collection[str]) -> Ite
         return
     first = resolved.experiment.get("control", "")
     names = [wanted] if wanted in resolved.arms else [n for n in resolved.arms if n not in others]
-    name = next((name for name in names if name != first), "")
-    if not verdict.valid or not name or first not in resolved.arms:
+    names = [name for name in names if name != first]
+    if not verdict.valid or not names or first not in resolved.arms:
         return
     if any(getattr(resolved.arms[first].setup, f) != getattr(control, f) for f in _OF_CONTROL):
         return
-    arm = resolved.arms[name]
-    rate = next((pair.pass_rate for pair in verdict.pairs if pair.run_b == name), {})
-    seen = (verdict.decisions.get(name) or {}).get("interval") or rate.get("interval")
-    yield EditLook(
-        run=run.name,
-        ended=verdict.ended,
-        edit=edit_of(control, arm.setup, verdict.inputs),
-        code=verdict.verdicts.get(name, ""),
-        difference=rate.get("difference"),
-        low=seen["low"] if seen else None,
-        high=seen["high"] if seen else None,
-        # What anybody could have written is a look like any other, and confirms nothing.
-        is_confirmation=verdict.confirm and bool(signatures and signatures.holds(data)),
-        question=question_of(verdict.made_of),
-    )
+    for name in names if not wanted else names[:1]:
+        rate = next((pair.pass_rate for pair in verdict.pairs if pair.run_b == name), {})
+        seen = (verdict.decisions.get(name) or {}).get("interval") or rate.get("interval")
+        yield EditLook(
+            run=run.name,
+            ended=verdict.ended,
+            edit=edit_of(control, resolved.arms[name].setup, verdict.inputs),
+            code=verdict.verdicts.get(name, ""),
+            difference=rate.get("difference"),
+            low=seen["low"] if seen else None,
+            high=seen["high"] if seen else None,
+            # What anybody could have written is a look like any other, and confirms nothing.
+            is_confirmation=verdict.confirm and bool(signatures and signatures.holds(data)),
+            question=question_of(verdict.made_of),
+        )
 
 
 def standing(
@@ -189,8 +195,9 @@ def standing(
 ) -> Standing:
     """Say where the verdict of a run about this edit stands among the others.
 
-    continued names the runs whose trials are part of this one: more trials of the same version, put
-    the same question, go on with the same look; anything else is another.
+    continued names the runs whose trials are part of this one, where it may look at any time: more
+    trials of the same version, put the same question, go on with the same look. Anything else is
+    another, also a plan that was made longer after its end did not please.
     """
     before = looks_before(looks, run)
     mine = [look for look in before if look.edit == edit]
@@ -201,7 +208,7 @@ def standing(
         and (look.edit != edit or look.run not in continued or look.question != question)
     ]
     tried = list(dict.fromkeys(look.edit for look in before if not look.is_confirmation))
-    failed = [look for look in mine if look.is_confirmation and look.code != "confirmed"]
+    failed = [look for look in before if look.is_confirmation and look.code not in _HELPS]
     # A confirmation may have come after the first verdict of this run.
     confirmed = [look for look in looks if look.edit == edit and look.is_confirmation]
     is_known = confirmed and all(look.code == "confirmed" for look in confirmed)
@@ -210,6 +217,8 @@ def standing(
         looks=before,
         is_confirmation=is_confirmation,
         n_tries=len(tries),
-        n_failed=len(failed),
+        n_failed=sum(look.edit == edit for look in failed),
+        n_refuted=len({look.edit for look in failed} - {edit}),
+        was_shown=any(look.code in _HELPS for look in mine),
         confirmed=confirmed[-1].ended if is_known else None,
     )

@@ -324,6 +324,16 @@ def _different_settings(runs: Sequence[Run]) -> list[str]:
             notes.append(f"{between} were made with other settings: {'; '.join(found)}")
         if first.is_old != other.is_old:
             notes.append(f"{between}: {NOT_RECORDED}")
+        models = {
+            each.label: sorted({agent[2] for agent in each.distinct_agents} - {""})
+            for each in (runs[0], run)
+        }
+        if (
+            first.model == other.model
+            and all(models.values())
+            and len(set(map(tuple, models.values()))) > 1
+        ):
+            notes.append("the same model was asked for, and others answered: " + _list(models))
     return notes
 
 

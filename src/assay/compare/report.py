@@ -40,7 +40,7 @@ from assay.compare.pairs import (
     look_at_pair,
     unlike,
 )
-from assay.compare.runs import Run, SetupProblem, load_run, number_clusters
+from assay.compare.runs import Run, SetupProblem, cluster_copies, load_run, number_clusters
 from assay.errors import InputError
 from assay.records.capture import cause_words
 from assay.records.experiment import Standing
@@ -271,7 +271,7 @@ def load_runs(
 
 def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
     """Compare two or more runs of one kind."""
-    doubts = {}
+    doubts, copies = {}, cluster_copies(runs)
     for run in runs:
         run.builds = read_builds(run)
         doubts[run.label] = doubts_of(run, options.doubtful)
@@ -305,6 +305,7 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
         "health": health,
         "notes": [
             *doubtful,
+            *([copies] if copies else []),
             *warnings,
             *_not_searched(runs, options.doubtful),
             *([judge_words] if judge_words else []),

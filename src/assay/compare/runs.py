@@ -23,7 +23,7 @@ from assay.compare.columns import (
     GrowingColumn,
     Ints,
     RunFacts,
-    collapse,
+    compact,
     joined,
 )
 from assay.compare.packed import (
@@ -361,7 +361,7 @@ def _read_part(reader: ColumnReader, part: RowFile) -> tuple[IdPiece, RunFacts, 
     for views in part.blocks(reader.decoder, _BLOCK):
         ids += [view.id for view in views]
         blocks.append(reader.read(views))
-    return id_piece(ids), facts, collapse(joined(blocks))
+    return id_piece(ids), facts, compact(joined(blocks))
 
 
 class _ClusterView(msgspec.Struct):
@@ -386,6 +386,49 @@ def number_clusters(run: Run, key: str) -> Ints:
         raise InputError(msg, hint=hint)
     numbers = (zlib.crc32(msgspec.json.encode(names[id_])) for id_ in run.ids)
     return np.fromiter(numbers, np.int64, count=len(run.ids))
+
+
+_MOST_SINGLE = 0.98
+"""Of many prompts a few may have one fingerprint by chance."""
+_FACTORS = (1, 1_000_003, 998_244_353, 2_147_483_629)
+_NO_INPUT = zlib.crc32(b'""')
+"""Rows of other tools may not say what was asked."""
+
+
+def cluster_copies(runs: Sequence[Run]) -> str:
+    """Put prompts that differ in nothing but their ids into one cluster; say how many there are.
+
+    Copies of a prompt are further trials of it: they say nothing about other prompts. Clusters that
+    the user names are left as they are.
+    """
+    prints = [
+        sum(
+            (
+                column.astype(np.int64) * factor
+                for column, factor in zip(
+                    (run.inputs, run.expectations, run.tasks, run.metadata), _FACTORS, strict=True
+                )
+            ),
+            start=np.zeros(len(run.ids), dtype=np.int64),
+        )
+        for run in runs
+    ]
+    n_copies = max(len(one) - len(np.unique(one)) for one in prints)
+    n_prompts = max(map(len, prints))
+    few = n_copies <= (1.0 - _MOST_SINGLE) * n_prompts
+    is_known = not any((run.inputs == _NO_INPUT).any() for run in runs)
+    if few or not is_known or any(run.clusters is not None for run in runs):
+        return ""
+    of: dict[str, int] = {}
+    for run, own in zip(runs, prints, strict=True):
+        for id_, number in zip(run.ids, own.tolist(), strict=True):
+            of.setdefault(id_, number)
+    for run in runs:
+        run.clusters = np.array([of[id_] for id_ in run.ids], dtype=np.int64)
+    return (
+        f"{n_copies} of {n_prompts} prompts are copies of others under another id; "
+        "all copies of a prompt count as one"
+    )
 
 
 def _shows_work(part: RowFile) -> bool:

@@ -10,7 +10,7 @@ from assay.export.messages import ChatMessage
 from assay.records.capture import Usage
 from assay.records.trial import Trial
 
-_VERSION = "ATIF-v1.7"
+_VERSION = "ATIF-v1.8"
 
 
 def trajectory(trial: Trial, messages: Sequence[ChatMessage]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import msgspec
 
 from assay.errors import AssayError, InputError, UsageError
 from assay.export.table import COLUMNS, duckdb_module, explained_memory
-from assay.records.files import copy_stream, temporary_folder
+from assay.records.files import copy_stream, remove_abandoned_folders, temporary_folder
 from assay.records.forked import compute_in_child_process
 from assay.records.memory import free_memory
 from assay.records.rows import BOM, open_rows, read_lines
@@ -194,6 +194,7 @@ def use_database(files: Sequence[tuple[str, Path]], use: Callable[["Database"], 
     That is done in a copy of this process: DuckDB may abort when memory runs out, and cannot be
     interrupted everywhere. So what use writes must be a file, flushed in the end.
     """
+    remove_abandoned_folders()
     with temporary_folder("assay-query-") as folder:
         compute_in_child_process(partial(_used, files, Path(folder), use), "DuckDB")
 

@@ -1,12 +1,12 @@
 """What the arguments of the library's functions may be: refused here, before anything runs."""
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from assay.errors import UsageError
+from assay.records.text import closest
 
 type _Check = tuple[Callable[[Any], bool], str]
 
@@ -50,7 +50,8 @@ _CHECKS: dict[str, _Check] = {
     **dict.fromkeys(("timeout_s", "trial_timeout_s", "stall_s", "grader_timeout_s"), _ABOVE_0),
     **dict.fromkeys(("rate_per_s", "longest_wait_s", "cpus", "effect"), _ABOVE_0),
     **dict.fromkeys(("model", "container", "benchmark", "name", "cluster", "category_key"), _TEXT),
-    **dict.fromkeys(("isolate", "keep_failed", "regrade", "overlap", "share_home"), _FLAG),
+    **dict.fromkeys(("isolate", "keep_failed", "keep_unsigned", "regrade"), _FLAG),
+    **dict.fromkeys(("overlap", "share_home"), _FLAG),
     **dict.fromkeys(("fresh", "confirm", "overwrite", "sequential", "strict"), _FLAG),
     **dict.fromkeys(("workspace_dir", "raw_dir", "mcp", "judge"), _PATH),
     **dict.fromkeys(("cwd", "workspace_template"), _FOLDER),
@@ -109,8 +110,8 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
     known = list(known)
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            meant = f"; did you mean {near[0]}?" if near else ""
+            near = closest(name, known)
+            meant = f"; did you mean {near}?" if near else ""
             msg = f"{what} has no option {name!r}{meant}"
             raise TypeError(msg)
 

@@ -27,7 +27,7 @@ from assay.records.trial.files import detect_kind
 from assay.stats.rates import rate_interval
 from assay.viewer.bundle import write_bundle
 from assay.viewer.index import Index
-from assay.viewer.overview import OpenRun
+from assay.viewer.overview import OpenRun, overview
 
 type Outcome = Literal["pass", "fail", "undecided"]
 _LEVEL = 0.90
@@ -231,7 +231,7 @@ def _write_report(output: Path, against: str | PathLike[str] | None) -> Path | N
         for run in shown:
             run.index.refresh()
         with page.open("wb") as out:
-            write_bundle(out, output.parent.name, shown, CompareOptions())
+            write_bundle(out, overview(output.parent.name, shown, CompareOptions()), shown)
     except (AssayError, OSError):  # such as no row at all: the verdict stands without a page
         return None
     finally:

@@ -251,7 +251,8 @@ class Conductor:
     def _is_sequential(self) -> bool:
         if self._options.factors or self._options.leaderboard:
             return False  # effects and ranks rest on all arms alike
-        wanted, n_prompts = self._experiment.is_sequential, self._run.n_prompts
+        wanted = self._experiment.is_sequential
+        n_prompts = self._run.n_prompts - self._run.n_copies
         if wanted and n_prompts < FEWEST_UNITS:
             few = counted_noun(n_prompts, "prompt")
             self.say(f"{few}: fewer than {FEWEST_UNITS} decide nothing early, so all trials run.")
@@ -268,6 +269,9 @@ class Conductor:
         each = f"{counted_noun(self._run.n_prompts, 'prompt')} x {counted_noun(k, 'trial')}"
         each += f" x {len(self._run.arms)} arms"
         self.say(f"{each} = {len(self._run.specs)} trials, in {self.folder}")
+        if n_copies := self._run.n_copies:
+            many = f"{n_copies} of {counted_noun(self._run.n_prompts, 'prompt')}"
+            self.say(f"Note: {many} are copies of others; all copies of a prompt count as one.")
         self.say(self._reach_words(k))
         where = self._experiment.prompts or self._experiment.benchmark or "the prompts"
         graders = self._experiment.graders
@@ -283,7 +287,7 @@ class Conductor:
 
     def _reach_words(self, k: int) -> str:
         """Say before any money is spent what these prompts and trials can show."""
-        n, experiment = self._run.n_prompts, self._experiment
+        n, experiment = self._run.n_prompts - self._run.n_copies, self._experiment
         margin = experiment.effect if experiment.is_sequential else experiment.margin
         reach = reach_of_design(n, k, _USUAL)
         here = f"about {reach.on_these:.2f} on these prompts"
@@ -418,13 +422,13 @@ class Conductor:
             Path(str(entry.metadata[REUSED])).name
             for arm in self._run.arms
             for entry in arm.entries
-            if REUSED in entry.metadata
+            if REUSED in entry.metadata and self._experiment.is_sequential
         }
         found, names = {}, [arm.name for arm in self._run.arms]
         question = question_of(msgspec.to_builtins(self._run.made_of))
         for arm in others:
             found[arm.name] = standing(
-                read_looks(self.folder.parent, control.arm, arm.name, names),
+                read_looks(self.folder.parent, control.arm, arm.name, names, question),
                 edit_of(control.arm, arm.arm, self._run.inputs),
                 question=question,
                 run=self.folder.name,
@@ -479,7 +483,7 @@ class Conductor:
                 run.index.refresh()
             page = overview(title, shown, chosen)
             with self.open_output(self.folder / REPORT) as out:
-                write_bundle(out, title, shown, chosen)
+                write_bundle(out, page, shown)
             with self.open_output(self.folder / SHORT_REPORT) as out:
                 worst = worst_regressions(page, shown, MOST_REGRESSIONS)
                 out.write(pull_request_markdown(page, worst, title).encode())
@@ -488,6 +492,7 @@ class Conductor:
                 run.index.close()
         sections = [group["sections"] for group in page["groups"]]
         self.doubts = [words for part in sections for words in doubt_sentences(part)]
+        self.doubts += self._run.repeated()
         return sections
 
     def _write_resolved(self) -> None:
@@ -514,10 +519,10 @@ class Conductor:
         self._write(RESOLVED, resolved)
 
     def _write_verdict(self, result: Findings) -> None:
-        proof = result.proof
+        proof, now = result.proof, datetime.datetime.now(tz=datetime.UTC)
         verdict = {
             "name": self._experiment.name,
-            "ended": datetime.datetime.now(tz=datetime.UTC).isoformat(),
+            "ended": max(now.isoformat(), self._run.begin.began),
             "valid": result.valid,
             "verdicts": result.codes or {arm.name: "invalid" for arm in self._run.arms[1:]},
             "sentences": result.sentences if proof.valid else [proof.verdict],
@@ -543,7 +548,7 @@ class Conductor:
             "madeOf": self._run.made_of,
         }
         if not proof.valid:
-            self._run.disown()
+            self._run.forbid_reuse()
         self._write(VERDICT, verdict)
         self.written = verdict
 

@@ -77,6 +77,7 @@ class RunOptions(SharedOptions, total=False):
     benchmark: str
     raw_dir: str | PathLike[str]
     keep_failed: bool
+    keep_unsigned: bool
     rerun: Sequence[str]
     regrade: bool
     overlap: bool
@@ -305,7 +306,7 @@ def run(
             trial_timeout_s, stall_s, grader_timeout_s, retries, rate_per_s, longest_wait_s,
             max_cost, cwd, workspace_dir, keep_workspaces, workspace_template, isolate, sandbox,
             container, memory_bytes, cpus, env, filters, limit, benchmark, raw_dir, keep_failed,
-            rerun, regrade, overlap.
+            keep_unsigned, rerun, regrade, overlap.
 
     Raises:
         AssayError: While iterating: what is wrong, and in `hint` what to do.

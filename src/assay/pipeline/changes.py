@@ -86,6 +86,18 @@ def fingerprint(prompt: Prompt) -> int:
     return zlib.crc32(msgspec.json.encode(our_secrets().mask_record(prompt).input))
 
 
+def copies_in(specs: Sequence[TrialSpec]) -> dict[str, str]:
+    """Name for each prompt that is a copy of an earlier one, under another id, that earlier one."""
+    first: dict[tuple[int, ...], str] = {}
+    found: dict[str, str] = {}
+    for spec in {spec.prompt.id: spec for spec in specs}.values():
+        id_ = spec.prompt.id
+        parts = (fingerprint(spec.prompt), _expectation(spec), _task(spec), _metadata(spec))
+        if (known := first.setdefault(parts, id_)) != id_:
+            found[id_] = known
+    return found
+
+
 def find_changes(
     run: Run, specs: Sequence[TrialSpec], graders: Sequence[PluginRef], *, chosen: bool
 ) -> Changes:

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 import msgspec
 
@@ -13,7 +14,7 @@ KEYWORDS = frozenset({
     "export", "local", "readonly", "eval", "nohup", "setsid", "stdbuf", "-",
 })  # fmt: skip
 WRAPPERS: dict[str, tuple[str, ...]] = {
-    "env": ("-u", "-C", "-S", "--unset", "--chdir"), "nice": ("-n",), "ionice": ("-c", "-n"),
+    "env": ("-u", "-C", "--unset", "--chdir"), "nice": ("-n",), "ionice": ("-c", "-n"),
     "timeout": ("-k", "-s"), "nohup": (), "setsid": (), "stdbuf": ("-i", "-o", "-e"),
     "sudo": ("-u", "-g"), "doas": ("-u",), "time": ("-o", "-f"), "taskset": (), "direnv": (),
     "xvfb-run": ("-n", "-s"), "dotenv": ("-f", "-e"), "unbuffer": (), "chronic": (),
@@ -40,6 +41,60 @@ PROJECT_FILES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Programs that find in a file of their own what they run."""
 FETCHERS = frozenset({"npx", "bunx", "uvx", "pipx", "dlx"})
+ELSEWHERE = frozenset({
+    "docker", "podman", "nerdctl", "kubectl", "ssh", "curl", "wget", "nc", "ncat", "netcat",
+    "socat", "http", "https", "grpcurl", "websocat",
+})  # fmt: skip
+"""Programs that have something run or answered outside of this machine's files."""
+INTERPRETER = (
+    r"(?:python|pypy)[\d.]*w?(?:\.exe)?|node|nodejs|bun|deno|tsx|ts-node|(?:ba|da|z|k|a|fi)?sh|busybox"
+    r"|ruby[\d.]*|perl[\d.]*|php[\d.]*"
+)
+
+
+def env_words(words: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return the words of env with those of -S apart, and the folder that it changes to."""
+    left: list[str] = []
+    folder: str | None = None
+    rest = iter(words)
+    for word in rest:
+        name, is_long, value = word.partition("=") if word.startswith("--") else (word[:2], "", "")
+        if name in ("-C", "--chdir"):
+            folder = value if is_long else word[2:] if name == "-C" and word[2:] else next(rest, "")
+        elif name in ("-S", "--split-string"):
+            text = value if is_long else word[2:] if name == "-S" and word[2:] else next(rest, "")
+            return [*left, *shlex.split(text), *rest], folder
+        elif not word.startswith("-") and "=" not in word:
+            return [*left, word, *rest], folder
+        else:
+            left.append(word)
+            if word in ("-u", "--unset"):
+                left.append(next(rest, ""))
+    return left, folder
+
+
+def files_named(word: str) -> Iterator[str]:
+    """Yield what may be the names of files in an argument: @x.md, -fx.md, key=x.md, x.md,y.md."""
+    value = word.partition("=")[2] if word.startswith("-") else word
+    yield value or (word[2:] if word[:2] != "--" else "")
+    for part in re.split("[,:=]", value):
+        if part != value or part.startswith("@"):
+            yield part.removeprefix("@")
+    if value.startswith("file://"):
+        yield unquote(value.removeprefix("file://"))
+
+
+def nested_command(words: Sequence[str]) -> tuple[list[str], str]:
+    """Return the command that stands among the words of another program: words, or a line.
+
+    As of flock FILE python3 -m agent, or of script -c 'python3 -m agent'.
+    """
+    for number, word in enumerate(words):
+        if re.fullmatch(INTERPRETER, Path(word).name):
+            return list(words[number:]), ""
+        if re.fullmatch(r"-[a-z]*c|--command", word) and " " in "".join(words[number + 1 :][:1]):
+            return [], words[number + 1]
+    return [], ""
 
 
 def python_target(args: Sequence[str]) -> tuple[str, str]:
@@ -60,6 +115,7 @@ def python_target(args: Sequence[str]) -> tuple[str, str]:
 
 
 def first_operand(args: Sequence[str], valued: Sequence[str]) -> str:
+    """Return the first word that is no option; empty if there is none."""
     rest = without_options([*args], tuple(valued))
     return rest[0] if rest else ""
 

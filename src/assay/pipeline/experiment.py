@@ -4,7 +4,6 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from assay.records.experiment import Arm, Experiment, ReuseMode
 from assay.records.files import hash_file, hash_folder
 from assay.records.problems import problem_in
 from assay.records.spec import LONGEST_WAIT_S, PluginRef
-from assay.records.text import LEAST_MEMORY
+from assay.records.text import LEAST_MEMORY, closest
 
 _TOP = frozenset(Experiment.__struct_encode_fields__)
 _SETUP = frozenset(Arm.__struct_encode_fields__)
@@ -78,12 +77,12 @@ class _File:
             if key in known:
                 continue
             msg = f"{self.place(table, key)}: there is no key {key!r}{_in(table)}"
-            close = get_close_matches(key, known, n=1)
+            meant = closest(key, known)
             listed = f"the keys are: {', '.join(sorted(known))}"
             if table and key in _TOP:
                 listed = f"{key!r} is the same for all arms: put it at the top of the file"
-                close = []
-            raise InputError(msg, hint=f"did you mean {close[0]!r}?" if close else listed)
+                meant = ""
+            raise InputError(msg, hint=f"did you mean {meant!r}?" if meant else listed)
 
     def converted[T](self, content: dict[str, Any], kind: type[T], table: str) -> T:
         try:

@@ -1,5 +1,6 @@
 """One run of an experiment, in a folder of its own: what is planned, done, spent and proven."""
 
+import contextlib
 import datetime
 import time
 from collections import Counter
@@ -25,6 +26,7 @@ from assay.pipeline.arms import (
     is_invalid,
     trials_in,
 )
+from assay.pipeline.changes import copies_in
 from assay.pipeline.experiment import (
     ExperimentRequest,
     files_of_grader,
@@ -156,6 +158,10 @@ class ExperimentProgress(BatchProgress):
         """So many finished trials are graded again, because the graders are others than before."""
 
 
+_MOST_ALIKE, _SHARE_ALIKE = 2, 0.1
+"""So many prompts that are the same, and such a share of all, are said."""
+
+
 class ExperimentRun:
     """What a run of an experiment is made of, and what the journals of its arms say of it."""
 
@@ -177,7 +183,7 @@ class ExperimentRun:
         self.folder = run_folder(
             how.root / experiment.name, self._run_id(confirm=how.confirm), fresh=how.fresh
         )
-        now = datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="microseconds")
+        now = _next_begin(how.root)
         self.begin = begin_of(self.folder) if self.folder.exists() else RunBegin(now, how.fresh)
         self.arms = [self._placed(name, arm) for name, arm in prepared.items()]
         _refuse_unsigned([arm.output for arm in self.arms])
@@ -209,9 +215,29 @@ class ExperimentRun:
         """The trials of all arms in the order in which they run."""
         return self._batch.specs
 
+    def repeated(self) -> list[str]:
+        """Say which prompts are the same: what one of them shows, all of them show."""
+        seen: dict[bytes, int] = {}
+        for prompt, _ in self.arms[0].planned.rows:
+            content = msgspec.structs.replace(prompt, id="", metadata={}, tags=[])
+            key = msgspec.json.encode(content, order="sorted")
+            seen[key] = seen.get(key, 0) + 1
+        most = max(seen.values())
+        if most < max(_MOST_ALIKE, _SHARE_ALIKE * self.n_prompts):
+            return []
+        return [
+            f"{most} of {self.n_prompts} prompts are the same but for their ids: they are one "
+            "question asked several times, and the interval is too narrow; use -k for more trials"
+        ]
+
     @property
     def n_prompts(self) -> int:
         return len(self.arms[0].planned.rows)
+
+    @property
+    def n_copies(self) -> int:
+        """How many prompts differ from others in nothing but their ids."""
+        return len(copies_in(self.arms[0].specs))
 
     def _placed(self, name: str, prepared: PreparedRun) -> ExperimentArm:
         """Say where an arm works and writes. Its agent must not learn from a path which it is."""
@@ -267,14 +293,16 @@ class ExperimentRun:
 
         own = (next(iter(self.by_key)), key)
         specs = [spec for spec in self.specs if arm_key(spec) in own]
-        return UntilDecided(decide, earlier=earlier, arm_of=arm_of, plan=specs, order=None)
+        return UntilDecided(
+            decide, earlier=earlier, arm_of=arm_of, plan=specs, order=None, copies=copies_in(specs)
+        )
 
     def begin_signing(self) -> None:
         """Sign what is written into the folder of the run from now on."""
         if Signatures.read(self.folder) is None:
             Signatures.begin(self.folder, msgspec.json.encode(self.begin).decode())
 
-    def disown(self) -> None:
+    def forbid_reuse(self) -> None:
         """Let no later run use the trials: they had another set-up than asked for."""
         if Signatures.read(self.folder) is not None:
             Signatures.begin(self.folder, msgspec.json.encode(self.begin).decode())
@@ -482,6 +510,17 @@ def run_folder(root: Path, run_id: str, *, fresh: bool) -> Path:
     today = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%d")
     again = f"-{len(earlier) + 1}" if earlier else ""
     return root / f"{today}-{run_id}{again}"
+
+
+def _next_begin(root: Path) -> str:
+    """Return the time, or one just after the last run began: a clock may have been set back."""
+    now = datetime.datetime.now(tz=datetime.UTC)
+    for folder in root.glob("*/*"):
+        with contextlib.suppress(ValueError):
+            last = datetime.datetime.fromisoformat(begin_of(folder).began)
+            if last.tzinfo is not None:
+                now = max(now, last + datetime.timedelta(microseconds=1))
+    return now.isoformat(timespec="microseconds")
 
 
 def _check_graded(experiment: Experiment, arm: PreparedRun) -> None:

@@ -21,6 +21,7 @@ from assay.records.capture import IDENTITY_WORDS
 from assay.records.experiment import RESOLVED, VERDICT, EditLook, Experiment
 from assay.records.files import read_kept, temporary_folder
 from assay.records.rows import UNREADABLE, explain
+from assay.records.signatures import Signatures
 from assay.records.spec import PluginRef
 
 STALE, NOT_JUDGED = 3, 4
@@ -65,9 +66,14 @@ def experiment_status(folder: Path) -> ExperimentStatus:
         return ExperimentStatus(folder.name, "no verdict", "no run of it has ended", NOT_JUDGED)
     run = found[-1].parent
     try:
-        verdict = msgspec.json.decode(read_kept(found[-1]), type=_Verdict)
+        data = read_kept(found[-1])
+        verdict = msgspec.json.decode(data, type=_Verdict)
     except UNREADABLE as error:
         words = f"{found[-1]}: {explain(error, _Verdict)}; run the experiment again"
+        return ExperimentStatus(folder.name, "unreadable", words, NOT_JUDGED)
+    signatures = Signatures.read(run)  # none in a clone: there the file is all that is known
+    if signatures is not None and not signatures.holds(data):
+        words = f"{found[-1]} is not as assay ab wrote it; the same command writes it again"
         return ExperimentStatus(folder.name, "unreadable", words, NOT_JUDGED)
     there, place = run / verdict.folder, run.resolve()
     is_there = verdict.folder and there.is_dir()  # it may be gone, or not be known

@@ -51,6 +51,7 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Trial:
         failure=failure or UNSET,
         agent=reading.agent or UNSET,
         session_id=reading.session_id or UNSET,
+        simulated_user=recording.user or UNSET,
         events=UNSET if never_started else reading.events,
         turn_usage=[_possible(one, 1) for one in reading.turn_usage] or UNSET,
         setup=reading.setup or UNSET,
@@ -149,7 +150,7 @@ def _metadata(prompt: Prompt, recording: Recording, reading: Reading, agent: str
         **prompt.metadata,
         "agent": agent,
         "trajectoryRichness": richness(reading.steps),
-        "turnCount": len(prompt.turns),
+        "turnCount": len(prompt.turns) + len(recording.user.said if recording.user else ()),
     }
     if recording.workspace is not None:
         metadata["workspaceDir"] = recording.workspace
@@ -223,7 +224,7 @@ def checked_excuse(reported: Failure, seen: dict[str, Any]) -> Failure:
     """Compare what an agent reports, and what would not be its fault, with what a gateway saw.
 
     An agent can say anything, so without a gateway there is only its word. With one, an error that
-    no answer of a provider showed is the agent's own. Answers such as 400 or 401 an agent can
+    no answer of a provider showed is the agent's own. Answers such as 400 or 501 an agent can
     provoke: they contradict nothing and confirm nothing.
     """
     if not seen:
@@ -236,9 +237,9 @@ def checked_excuse(reported: Failure, seen: dict[str, Any]) -> Failure:
         # Without a key, or by way of a proxy that it does not know, an agent may never ask.
         unclear |= reported.cause is Cause.AUTH or bool(seen.get("proxied"))
     if not errors and of_provider and not unclear:
-        what = f"the gateway did not see ({_saw(seen)}): {reported.message}"
+        what = f"the gateway did not see ({_seen_by_gateway(seen)}): {reported.message}"
         return Failure(cause=Cause.AGENT_CRASH, message=f"it reports a failure that {what}")
-    confirmed = of_provider and (last in _CONFIRMING or last.startswith("5"))
+    confirmed = of_provider and last in _CONFIRMING
     pause_ms = reported.retry_after_ms
     if not seen.get("opaque") and not _REFUSALS & {*errors}:
         pause_ms = None
@@ -247,11 +248,15 @@ def checked_excuse(reported: Failure, seen: dict[str, Any]) -> Failure:
 
 
 _UNCLEAR = ("opaque", "failed", "dropped", "refused")
-_CONFIRMING = frozenset({"failed", "408", "429"})
+_CONFIRMING = frozenset(
+    {"failed", "429", "500", "502", "503", "504", "529", *map(str, range(520, 528))}
+)
+"""What a provider answers to a good request. 408, 501 and 505 it answers to half of one, or to one
+with another method or version of HTTP."""
 _REFUSALS = frozenset({"429", "503", "529"})
 
 
-def _saw(seen: dict[str, Any]) -> str:
+def _seen_by_gateway(seen: dict[str, Any]) -> str:
     answers = ", ".join(f"{n} of status {name}" for name, n in seen.get("answers", {}).items())
     return answers or "no answer at all"
 
@@ -282,7 +287,7 @@ def _unclean(end: TurnEnd, recording: Recording, reading: Reading) -> Failure | 
     answered = reading.events.terminal
     if end.lingered:  # we ended it after its answer: signal and exit code are our doing
         return None
-    if how := _how_it_died(end):
+    if how := _end_of_process(end):
         return _crash(how, recording.stderr, answered=answered)
     if not answered and reading.events.oversized:
         return Failure(
@@ -300,11 +305,11 @@ def raw_failure(row: RawOutput) -> Failure | None:
     if row.failure or not row.turns:
         return row.failure or None
     end = row.turns[-1]
-    how = "" if end.lingered else _how_it_died(end)
+    how = "" if end.lingered else _end_of_process(end)
     return _cut_short(end) or (_crash(how, row.stderr or "", answered=False) if how else None)
 
 
-def _how_it_died(end: TurnEnd) -> str:
+def _end_of_process(end: TurnEnd) -> str:
     if end.signal is not None:
         return f"died of {end.signal}"
     return f"ended with exit code {end.exit_code}" if end.exit_code else ""

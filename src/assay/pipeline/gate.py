@@ -17,7 +17,7 @@ from assay.compare.report import NOT_ALIKE, problems_of
 from assay.compare.runs import Run, load_run
 from assay.errors import InputError, NotJudged
 from assay.pipeline.arms import trials_in
-from assay.pipeline.changes import Changes, find_changes, named
+from assay.pipeline.changes import Changes, copies_in, find_changes, named
 from assay.pipeline.trials import TrialRows
 from assay.pipeline.until import Earlier, Order, UntilDecided, is_lost
 from assay.records.spec import PluginRef, TrialSpec
@@ -85,6 +85,8 @@ class TrialsGate:
         """What to know before the first trial."""
         if (builds := self._first.run.builds) is not None:
             self._note(builds.noise_words)
+            if builds.changed_words:
+                self._note(f"{request.against}: {builds.changed_words}")
         if self._first.judge_words:
             self._note(self._first.judge_words)
         self._consent = self._check_changes()
@@ -327,13 +329,14 @@ class _Side:
         )
         planned = {spec.prompt.id for spec in request.specs}
         ids = np.array(self.run.ids, dtype=object)[self.run.n_measured > 0]
+        self._copies = copies_in(request.specs)
         self._judged = planned.intersection(ids) - set(self.changes.aside)
         self._n_planned = len(planned)
 
     @property
     def n_judged(self) -> int:
-        """How many prompts count."""
-        return len(self._judged)
+        """How many prompts count; copies of one count as one."""
+        return len({self._copies.get(id_, id_) for id_ in self._judged})
 
     @property
     def shared(self) -> str:
@@ -393,6 +396,7 @@ class _Side:
             earlier=earlier,
             plan=plan,
             order=order,
+            copies=self._copies,
         )
         self.begun = True
         return self.stopper.begin(missing)

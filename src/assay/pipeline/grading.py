@@ -1,5 +1,6 @@
 """Ask the graders about trials, fresh ones or rows that are on disk already."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -12,8 +13,10 @@ from msgspec import UNSET
 
 from assay import plugins, stats
 from assay.errors import AssayError, InputError
+from assay.pipeline.loaded import CODE, Loader
 from assay.plugin import Grader, Host, Trial
 from assay.records.capture import Failure, Grade, Identity
+from assay.records.files import hash_file, short_hash
 from assay.records.rows import (
     UNREADABLE,
     Place,
@@ -21,7 +24,7 @@ from assay.records.rows import (
     refuse_other_bytes,
 )
 from assay.records.spec import PluginRef, hash_with_graders
-from assay.records.trial import PASS_FIELDS, PassNumbers, Verdict
+from assay.records.trial import PASS_FIELDS, PassNumbers, Verdict, said_turns
 from assay.records.trial.files import is_trials_row, split_trials
 from assay.records.trial.verdict import entry_with_verdict, line_with_verdict, value_of
 from assay.records.trial.views import AnyIdView, GradingView
@@ -92,7 +95,8 @@ def _verdicts_of_one(
     for grade in answers:
         if isinstance(grade, Grade):
             final = _replace(grade, version=version)
-            yield Verdict(score=final, grades={name: final})
+            score = final if final.usage is UNSET else _replace(final, usage=UNSET)
+            yield Verdict(score=score, grades={name: final})
         else:
             yield Verdict(broken={name: _message(grade)})
 
@@ -131,8 +135,33 @@ def _names(graders: Sequence[Grader]) -> list[str]:
 
 
 def grader_versions(graders: Sequence[Grader]) -> dict[str, str]:
-    """Return the version of each grader under the name that its grades have."""
-    return {name: g.version for name, g in zip(_names(graders), graders, strict=True)}
+    """Return the version of each grader under the name that its grades have.
+
+    Of a script, also of the scripts and modules that it starts in turn: a grader that is a program
+    knows only the files beside it that it names.
+    """
+    versions = {name: g.version for name, g in zip(_names(graders), graders, strict=True)}
+    for name, grader in zip(versions, graders, strict=True):
+        if loads := _loaded_by([Path(file) for file in grader.files][:1]):
+            versions[name] = f"{versions[name]}+{loads}"
+    return versions
+
+
+_PYTHON = (".py", ".js", ".mjs", ".cjs", ".ts", ".mts")
+"""Scripts whose imports their graders follow themselves."""
+
+
+def _loaded_by(scripts: Sequence[Path]) -> str:
+    """Hash the code that a script loads; empty if it loads none."""
+    hashes: list[str] = []
+    for script in scripts:
+        if script.suffix not in _PYTHON:
+            loader = Loader(script.parent, os.environ)
+            loader.script(script)
+            files = loader.found().files
+            hashes += sorted(files[name] for name in files if Path(name).suffix in CODE)
+            hashes = [one for one in hashes if one != hash_file(script)]
+    return short_hash(msgspec.json.encode(hashes))[:6] if hashes else ""
 
 
 class _Signature:
@@ -389,7 +418,7 @@ class _BatchGrader:
         if self._sees_steps:
             steps = _STEPS.decode(row.trajectory or b"null") or []
         return Trial(
-            input=row.input,
+            input=[*said_turns(row.input, row.simulated_user)] if row.simulated_user else row.input,
             output=row.output,
             hint=row.hint,
             trajectory=steps,

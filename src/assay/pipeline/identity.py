@@ -55,7 +55,7 @@ def identify(
     command = _command(agent, surroundings)
     loads = _loads(command, surroundings, machine)
     servers = _servers(agent, surroundings, template, machine)
-    unknown = (*_image(surroundings), *loads.unknown, *servers.unknown)
+    unknown = (*_image(surroundings), *_linked(template), *loads.unknown, *servers.unknown)
     variables, unread = chosen_variables(
         _environment(command, surroundings),
         read=loads.variables | servers.variables,
@@ -102,14 +102,16 @@ def identity_in(
 
 def identity_of_setup(identity: Identity, setup: str, folder: Path) -> Identity:
     """Return the identity of trials whose prompt has a set-up; its scripts are in a folder."""
-    loader = Loader(folder, os.environ)
+    loader = Loader(folder, os.environ, copies_folders=True)
     loader.shell_line(setup, folder)
     found = loader.found()
     read = {name: os.environ[name] for name in found.variables if name in os.environ}
-    variables, _ = chosen_variables(read, read=read)
+    variables, unread = chosen_variables(read, read=read)
+    unknown = (f"{words} (set-up of prompts)" for words in (*found.unknown, *unread))
     made_of = (setup, found.files, found.packages, *([variables] if variables else ()))
     encoded = msgspec.json.encode(made_of, order="sorted")
-    return msgspec.structs.replace(identity, setup=short_hash(encoded))
+    not_covered = tuple(dict.fromkeys((*identity.not_covered, *unknown)))
+    return msgspec.structs.replace(identity, setup=short_hash(encoded), not_covered=not_covered)
 
 
 def _isolation(around: Surroundings) -> str:
@@ -163,7 +165,11 @@ def _offered_files(
 
 
 def _add(found: dict[str, Path], folder: Path, names: Iterable[str], prefix: str) -> None:
+    place = str(folder)
     for name in names:
+        # Hardly any of the many is there, and a Path takes ten times as long to say so.
+        if not os.path.exists(f"{place}/{name}"):  # noqa: PTH110
+            continue
         path = folder / name
         if path.is_dir():
             for file in _files(path):
@@ -239,6 +245,14 @@ def _environment(command: Command | None, around: Surroundings) -> dict[str, str
         return {**os.environ, **declared}
     passed = {"PATH", *around.env_names, *(command.pass_env if command else ())}
     return {name: os.environ[name] for name in passed if name in os.environ} | declared
+
+
+def _linked(template: Path | None) -> Iterator[str]:
+    """Say where absolute links of a template lead to: these folders are not copied, nor hashed."""
+    for path, folders, _ in os.walk(template) if template else ():
+        for each in (Path(path, name) for name in sorted(folders)):
+            if each.is_symlink() and each.readlink().is_absolute():
+                yield f"files in {each.readlink()}, a link of the template"
 
 
 def _image(around: Surroundings) -> Iterator[str]:

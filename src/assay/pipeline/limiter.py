@@ -74,8 +74,9 @@ class RateLimiter:
                 lane.n_refused = 0 if began_s >= lane.refused_s else lane.n_refused
                 return
             assert failure is not None
-            found = re.search(r"\b(429|529)\b", failure.message)
-            lane.status = found[1] if found else "rate limit"
+            found = re.search(r"\b(429|5\d\d)\b", failure.message)
+            refusal = "rate limit" if re.search(_REFUSED, failure.message) else "no answer"
+            lane.status = found[1] if found else refusal
             # Trials that ran side by side are refused together: that counts once.
             if began_s >= lane.refused_s:
                 lane.n_refused += 1

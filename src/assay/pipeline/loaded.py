@@ -19,6 +19,7 @@ import msgspec
 from assay import __path__, __version__
 from assay.pipeline.command_words import (
     ASSIGNMENT,
+    ELSEWHERE,
     FETCHERS,
     KEYWORDS,
     POSITIONAL,
@@ -26,8 +27,11 @@ from assay.pipeline.command_words import (
     RUNNER_VALUES,
     RUNNERS,
     WRAPPERS,
+    env_words,
+    files_named,
     filled,
     first_operand,
+    nested_command,
     npm_script,
     python_target,
     simple_commands,
@@ -41,8 +45,9 @@ from assay.pipeline.mentions import (
     public_lines,
     reads_computed_variables,
     variables_named,
+    writes,
 )
-from assay.pipeline.packages import NodePackages, PythonPaths, node_package
+from assay.pipeline.packages import NodePackages, PythonPaths, mapped_modules, node_package
 from assay.records.files import hash_file, is_of_system, short_hash
 from assay.run.process import is_program, program_places
 
@@ -59,6 +64,12 @@ _LARGEST = 512 * 1024 * 1024
 """Of a file that is hashed; of larger ones only the size counts."""
 _LARGEST_FOLDER = 32 * 1024 * 1024
 """Of a folder that code names, with all that is in it."""
+_OF_TOOLS = frozenset({".DS_Store", ".coverage", ".gitignore", ".gitattributes", ".gitkeep"})
+_PLACES = frozenset({
+    "PATH", "PYTHONPATH", "NODE_PATH", "NODE_OPTIONS", "PERL5LIB", "RUBYLIB", "LD_PRELOAD",
+    "LD_LIBRARY_PATH", "HOME",
+})  # fmt: skip
+"""Variables that say where something is looked for."""
 _DEEPEST = 8
 _LONGEST_WORD = 400
 _PYTHON = r"(?:python|pypy)[\d.]*w?(?:\.exe)?"
@@ -74,15 +85,19 @@ _DATA = frozenset({
     ".prompt", ".j2", ".jinja", ".jinja2", ".tmpl", ".template", ".xml", ".csv", ".sql",
     ".html",
 })  # fmt: skip
+_CONFIGS = frozenset({".json", ".jsonc", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf"})
+_TEXTS = frozenset({".md", ".txt", ".prompt", ".j2", ".jinja", ".jinja2", ".tmpl", ".template"})
 _NOT_OF_PACKAGE = frozenset(
     {"__pycache__", "node_modules", ".git", ".venv", "venv", "dist", "build"}
 )
-_WRITTEN = frozenset({".pyc", ".pyo", ".log", ".tmp", ".swp", ".lock", ".db", ".sqlite", ".pid"})
-_TOKEN = r"/?[\w@+.-]+(?:/[\w@+.-]+)*"
+_DATABASES = frozenset({".db", ".db3", ".sqlite", ".sqlite3", ".duckdb"})
+_WRITTEN = frozenset({".pyc", ".pyo", ".log", ".tmp", ".swp", ".lock", ".pid"}) | _DATABASES
+_TOKEN = r"~?/?[\w@+.-]+(?:/[\w@+.-]+)*"
 _IMPORTS = (
     r"(?:^|[;:])[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*\(?([^\n#)]*(?:\n[^\n#)]*)*?)(?:\)|$)"
     r"|(?:^|[;:])[ \t]*import[ \t]+([\w.][^\n#;]*)"
 )
+_ABSOLUTE_IMPORT = r"(?m)^\s*(?:import|from)[ \t]+([A-Za-z_][\w.]*)"
 _NAMED_IMPORT = r"""(?:import_module|__import__|run_module|find_spec)\(\s*["']([\w.]+)["']"""
 _COMPUTED_IMPORT = (
     r"(?:import_module|__import__|run_path|run_module|spec_from_file_location)\(\s*"
@@ -94,6 +109,7 @@ _READS = (
     r"""environ(?:\.get)?[\[(]\s*["'](\w+)|getenv\(\s*["'](\w+)|\benv\.([A-Za-z_]\w*)"""
     r"""|\benv\[["'](\w+)|ENV(?:\.fetch\(|\[|\{)\s*["']?(\w+)|env\.get\(\s*["'](\w+)"""
 )
+_LOCAL_SERVER = r"""["'`](?:https?|wss?)://((?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?)"""
 _SHELL_READS = r"\$\{?([A-Za-z_]\w*)"
 _WRITERS = frozenset({"tee", "touch", "rm", "rmdir", "mkdir", "mv", "truncate"})
 _REDIRECTED = r"""(?:>>?|\btee\b(?:\s+-a)?)\s*["']?([^\s"';|&()<>]+)"""
@@ -116,10 +132,19 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 class Loader:
     """Collects what command lines load; the environment is that of the agent."""
 
-    def __init__(self, folder: Path, env: Mapping[str, str], ask: AskProgram | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        env: Mapping[str, str],
+        ask: AskProgram | None = None,
+        *,
+        copies_folders: bool = False,
+    ) -> None:
+        """copies_folders: what commands do with a folder that they are given is to copy it."""
         self._folder = folder
         self._env = dict(env)
         self._ask = ask
+        self._copies_folders = copies_folders
         self._files: dict[Path, None] = {}
         self._written: set[Path] = set()
         """What the commands themselves write."""
@@ -163,7 +188,7 @@ class Loader:
     def command(self, words: Sequence[str], folder: Path | None = None, depth: int = 0) -> None:
         """Add what a command line loads that is started in a folder."""
         folder = folder or self._folder
-        words = self._unwrapped(list(words), folder)
+        words, folder = self._unwrapped(list(words), folder)
         if not words or depth > _DEEPEST:
             return
         name = words[0]
@@ -174,6 +199,8 @@ class Loader:
             for file in filter(_is_file, (folder / each for each in PROJECT_FILES[runner])):
                 self._script(file, folder, depth + 1)
             self._unknown[f"what {runner} builds and runs"] = None
+        if runner in ELSEWHERE:
+            self._unknown[f"what {runner} starts or asks elsewhere"] = None
         path = self.find(name, folder)
         if path is None:
             if not depth:
@@ -201,10 +228,15 @@ class Loader:
         elif re.fullmatch(_SHELL, name):
             self._shell(args, folder, depth)
         elif re.fullmatch(_OTHERS, name):
-            if script := first_operand(args, ("-e", "-f")):
+            self._libraries(args, folder)
+            if script := first_operand(args, ("-e", "-f", "-I", "-r")):
                 self._script_named(script, folder, depth)
         else:
             self._executable(path, args, folder, depth)
+            words, line = nested_command(args)
+            self.command(words, folder, depth + 1)
+            if line:
+                self._shell_text(line, folder, folder, depth + 1)
         if name not in _WRITERS:
             self.operands(args, folder)
 
@@ -227,48 +259,88 @@ class Loader:
             self.command([*line, str(path), *args], folder, depth + 1)
         elif not str(real).startswith(_SYSTEM):
             self._files[real] = None
+        if any(
+            each and not each.startswith((*_SYSTEM, "/opt/", "/lib", "/usr/"))
+            for each in self._env.get("LD_LIBRARY_PATH", "").split(":")
+        ):
+            self._unknown["libraries in the folders of LD_LIBRARY_PATH"] = None
+        for name in self._env.get("LD_PRELOAD", "").replace(":", " ").split():
+            self._files.update(dict.fromkeys(filter(_is_file, [(folder / name).resolve()])))
+
+    def _libraries(self, args: Sequence[str], folder: Path, text: str = "") -> None:
+        """Add the user's own folders in which Perl and Ruby look for modules."""
+        named = re.findall(r"(?m)^-I(.+)$", "\n".join(args))
+        named += [value for option, value in pairwise(args) if option == "-I"]
+        for name in ("PERL5LIB", "RUBYLIB"):
+            named += self._env.get(name, "").split(os.pathsep)
+        if "use lib" in text or "$:" in text or "$LOAD_PATH" in text:
+            named += re.findall(r"""["'(\s/]([\w.][\w./-]*)["')\s]""", text)
+            if "FindBin" in text or "__dir__" in text or "__FILE__" in text:
+                named += ["lib", "../lib"]
+        for name in filter(None, dict.fromkeys(named)):
+            if name.strip("./") and _is_folder(folder / name):
+                self.folder((folder / name).resolve())
 
     def operands(self, args: Sequence[str], folder: Path) -> None:
         """Add files that are named as arguments: settings, prompts, scripts."""
         for before, word in pairwise(("", *args)):
-            value = word.partition("=")[2] if word.startswith("-") else word
-            if not value or len(value) > _LONGEST_WORD or "\n" in value or ">" in before[-1:]:
+            if len(word) > _LONGEST_WORD or "\n" in word or ">" in before[-1:]:
                 continue
-            path, suffix = folder / value, Path(value).suffix.lower()
-            if suffix in CODE | _DATA and _is_file(path):
-                self._script(path, folder, 1)
-            elif suffix not in _WRITTEN and _is_file(path):
-                if not str(path.resolve()).startswith(_SYSTEM):
-                    self._files[path.resolve()] = None
-            elif value.strip("./") and before != "-m" and _is_folder(path):
-                self._unknown[f"files in {value}, which stands in a command"] = None
+            for value in filter(None, files_named(word)):
+                path = folder / value
+                if _is_file(path):
+                    self._operand(path, folder)
+                elif value.strip("./*") and before != "-m" and "*" in value:
+                    self._patterns(["", value], folder, 1)
+                elif value.strip("./") and before != "-m" and _is_folder(path):
+                    self._folder_given(value, path, is_last=word is args[-1])
 
-    def _unwrapped(self, words: list[str], folder: Path) -> list[str]:
-        """Return the command that others start: env, timeout, uv run and so on."""
+    def _folder_given(self, value: str, path: Path, *, is_last: bool) -> None:
+        """Add a folder that a command is given, if it copies from there: the last is written to."""
+        files = [*self._files_below(path)] if self._copies_folders and not is_last else []
+        if not files or sum(map(_size, files)) > _LARGEST_FOLDER:
+            self._unknown[f"files in {value}, which stands in a command"] = None
+        else:
+            self._files.update(dict.fromkeys(file.resolve() for file in files))
+
+    def _operand(self, path: Path, folder: Path) -> None:
+        suffix = path.suffix.lower()
+        if suffix in CODE | _DATA:
+            self._script(path, folder, 1)
+        elif suffix in _DATABASES:
+            self._unknown[f"{path.name}, which a command may read or write"] = None
+        elif suffix not in _WRITTEN and not str(path.resolve()).startswith(_SYSTEM):
+            self._files[path.resolve()] = None
+
+    def _unwrapped(self, words: list[str], folder: Path) -> tuple[list[str], Path]:
+        """Return the command that others start (env, timeout, uv run and so on), and where."""
         for _ in range(_DEEPEST):
             while words and re.fullmatch(ASSIGNMENT, words[0], re.DOTALL):
-                self._assign(words.pop(0))
+                self._assign(words.pop(0), folder)
             if not words:
-                return words
+                break
             name = Path(words[0]).name
             if name in KEYWORDS and name not in WRAPPERS:
                 words = words[1:]
             elif name in WRAPPERS:
+                if name == "env":
+                    words[1:], place = env_words(words[1:])
+                    folder = folder / place if place else folder
                 words = without_options(words[1:], WRAPPERS[name])
                 words = words[POSITIONAL.get(name, 0) :]
             elif name in RUNNERS and words[1:2] == [RUNNERS[name]]:
                 words = self._run_by(name, words[2:], folder)
             elif name in ("npm", "pnpm", "yarn", "bun") and (text := npm_script(words, folder)):
                 self._shell_text(text, folder, folder, 1)
-                return []
+                return [], folder
             else:
                 break
-        return words
+        return words, folder
 
-    def _assign(self, text: str) -> None:
+    def _assign(self, text: str, folder: Path) -> None:
         name, _, value = text.partition("=")
-        if name in ("PYTHONPATH", "NODE_PATH", "PATH", "NODE_OPTIONS"):
-            self._env[name] = os.path.expandvars(value)
+        if name in _PLACES:
+            self._env[name] = filled(value, {"PWD": str(folder)}, self._env, folder)
 
     def _run_by(self, name: str, rest: list[str], folder: Path) -> list[str]:
         """Take the options of a tool that chooses an environment, and the lock of it."""
@@ -289,8 +361,17 @@ class Loader:
                 self._env["PATH"] = f"{venv}/bin:{self._env.get('PATH', os.defpath)}"
                 break
         if name == "uv" and words and Path(words[0]).suffix == ".py":
+            self._packages_in(folder / words[0])
             words = ["python", *words]
         return words
+
+    def _packages_in(self, script: Path) -> None:
+        """Take the lock of a script that says itself which packages it needs."""
+        lock = script.with_name(f"{script.name}.lock")
+        if _is_file(lock):
+            self._files[lock.resolve()] = None
+        elif b"# /// script" in _start_of(script):
+            self._unknown[f"the packages that uv installs for {script.name}"] = None
 
     def _fetched(self, words: list[str], folder: Path) -> None:
         """Add a package that is fetched when it is started: npx NAME@VERSION."""
@@ -318,8 +399,8 @@ class Loader:
         if kind == "module":
             for place in self._resolve(paths, [value]):
                 self._module(place, paths)
-            if paths.local(value) is None and not self._packages:
-                self._unknown[f"the module {value}, which was not found"] = None
+            for missing in paths.missing([value]):
+                self._unknown[f"the module {missing}, which was not found"] = None
         elif kind == "code":
             self._python_text(value, paths, folder, "the code of -c")
             self._tokens(value, folder, "the code of -c")
@@ -372,16 +453,21 @@ class Loader:
         if re.search(_COMPUTED_IMPORT, text):
             self._unknown[f"modules that {name} imports by computed names"] = None
         self._mentioned(text, folder, name)
+        for archive in paths.archives:
+            self._files[archive.resolve()] = None
+        for module in paths.missing(re.findall(_ABSOLUTE_IMPORT, text)):
+            self._unknown[f"the module {module}, which was not found"] = None
         for place in self._resolve(paths, list(dict.fromkeys(_imported(text)))):
             if place not in self._read:
                 self._todo.append(partial(self._module, place, paths))
 
     def _mentioned(self, text: str, folder: Path, name: str) -> None:
         """Add variables that code reads and programs that it starts; say what it puts together."""
-        if "env" in text or "ENV" in text:
-            self._variables |= _names_read(text, _READS) | variables_named(text, self._env)
-            if reads_computed_variables(text):
-                self._unknown[f"variables that {name} reads by computed names"] = None
+        self._variables |= _names_read(text, _READS) | variables_named(text, self._env)
+        if reads_computed_variables(text):
+            self._unknown[f"variables that {name} reads by computed names"] = None
+        for host in re.findall(_LOCAL_SERVER, text):
+            self._unknown[f"what the server at {host} answers"] = None
         if "dotenv" in text or "env_file" in text:
             for place in dict.fromkeys((folder, self._folder)):
                 if _is_file(place / ".env"):
@@ -452,19 +538,37 @@ class Loader:
             else:
                 self._files[path.resolve()] = None
         elif not module.startswith(("node:", "bun:", "http:", "https:", "data:")):
+            mapped = mapped_modules(module, folder)
+            for place in (*mapped, *(folder / each / module for each in self._node_path())):
+                if (path := _node_file(place)) is not None:
+                    self._todo.append(partial(self._javascript_file, path))
+                    return
             linked = self._node.required(module, folder)
             if linked is not None:  # npm link, or a workspace: the user's own folder
                 self.folder(linked)
+            elif not self._node.has(module, folder):
+                self._unknown[f"the module {module}, which was not found"] = None
+
+    def _node_path(self) -> list[str]:
+        return [each for each in self._env.get("NODE_PATH", "").split(os.pathsep) if each]
 
     # Shell, and scripts of any language
 
     def _shell(self, args: Sequence[str], folder: Path, depth: int) -> None:
+        if any(re.fullmatch(r"-[a-z]*[il][a-z]*|--login", option) for option in args):
+            for name in (".profile", ".bash_profile", ".bashrc", ".zshrc", ".zprofile"):
+                if _is_file(file := Path(self._env.get("HOME", "/"), name)):
+                    self._script(file, folder, depth + 1)
         for option, value in pairwise(args):
             if re.fullmatch(r"-[a-z]*c", option):
                 self._shell_text(value, folder, folder, depth)
                 return
         if script := first_operand(args, ("-o", "-O")):
             self._script_named(script, folder, depth)
+
+    def script(self, path: Path) -> None:
+        """Add a script, with what it loads."""
+        self._script(path, self._folder, 0)
 
     def shell_line(self, text: str, folder: Path) -> None:
         """Add what a line of the shell loads."""
@@ -475,30 +579,34 @@ class Loader:
         if depth > _DEEPEST:
             return
         self._variables.update(_names_read(text, _SHELL_READS))
+        if reads_computed_variables(text):
+            self._unknown["variables that a command reads by computed names"] = None
         self._written.update((folder / name).resolve() for name in re.findall(_REDIRECTED, text))
         values: dict[str, str] = {}
         here = folder
         for words in simple_commands(text):
+            values["PWD"] = str(here)
             words = [filled(word, values, self._env, own) for word in words]
+            if words[0] == "export":
+                words = words[1:]
             while words and re.fullmatch(ASSIGNMENT, words[0], re.DOTALL):
                 name, _, values[name] = words[0].partition("=")
-                self._assign(words.pop(0))
-            if not words:
-                continue
-            if words[0] == "cd" and len(words) > 1 and (here / words[1]).is_dir():
-                here /= words[1]
-            elif words[0] in (".", "source") and len(words) > 1:
-                self._script_named(words[1], here, depth)
-            elif words[0] == "export" and len(words) > 1 and "=" in words[1]:
-                name, _, values[name] = words[1].partition("=")
-                self._assign(words[1])
-            elif words[0].startswith("$") and words[0] not in ("$@", "$*", "$0", "$1"):
-                self._unknown[f"the program that {words[0]} names"] = None
-            else:
-                self.command(words, here, depth + 1)
-            self._patterns(words, here, depth)
+                self._assign(words.pop(0), here)
+            if words[:1] in (["cd"], ["pushd"]) and (here / "".join(words[1:2])).is_dir():
+                here /= "".join(words[1:2])
+            elif words:
+                self._shell_command(words, here, depth)
         for place in dict.fromkeys((here, own)):
             self._tokens(text, place, "")
+
+    def _shell_command(self, words: list[str], here: Path, depth: int) -> None:
+        if words[0] in (".", "source") and len(words) > 1:
+            self._script_named(words[1], here, depth)
+        elif words[0].startswith("$") and words[0] not in ("$@", "$*", "$0", "$1"):
+            self._unknown[f"the program that {words[0]} names"] = None
+        else:
+            self.command(words, here, depth + 1)
+        self._patterns(words, here, depth)
 
     def _patterns(self, words: Sequence[str], folder: Path, depth: int) -> None:
         """Add the files that patterns of a shell find now: lib/*.sh."""
@@ -533,6 +641,8 @@ class Loader:
             self._module(path, PythonPaths(program, real.parent, self._env, folder, self._ask))
         elif suffix in (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx"):
             self._javascript_file(real)
+        elif suffix in _CONFIGS and (text := self._text_once(real)) is not None:
+            self._named_in_settings(text, real, folder)
         elif suffix in _DATA:
             self._read.add(real)
         elif (text := self._text_once(real)) is not None:
@@ -540,9 +650,23 @@ class Loader:
                 self._shell_text(text, folder, real.parent, depth + 1)
             else:
                 self._mentioned(text, folder, real.name)
+                self._libraries((), real.parent, text)
                 for name in re.findall(r"""require_relative\s*\(?["']([^"']+)""", text):
                     self._script_named(f"{name}.rb", real.parent, depth + 1)
                 self._tokens(text, real.parent, real.name)
+
+    def _named_in_settings(self, text: str, file: Path, folder: Path) -> None:
+        """Add the scripts and prompts that a file of settings names; say what else it does."""
+        for token in dict.fromkeys(re.findall(_TOKEN, text)):
+            for place in dict.fromkeys((file.parent, folder)):
+                path, suffix = place / token, Path(token).suffix.lower()
+                if not suffix or suffix in _WRITTEN or not _is_file(path):
+                    continue
+                if suffix in CODE | _TEXTS:
+                    self._todo.append(partial(self._script, path, folder, 1))
+                elif path.resolve() not in self._files:
+                    self._unknown[f"{token}, which {file.name} names"] = None
+                break
 
     def read_by_name(self, variables: Iterable[str]) -> None:
         """Add variables that settings name: ${MODE}."""
@@ -554,11 +678,20 @@ class Loader:
             self._files[file.resolve()] = None
 
     def _files_below(self, folder: Path) -> Iterator[Path]:
-        n_found = 0
-        for path, folders, files in os.walk(folder, followlinks=False):
-            folders[:] = sorted(name for name in folders if _is_of_package(name))
+        n_found, walked = 0, set()
+        for path, folders, files in os.walk(folder, followlinks=True):
+            if (real := os.path.realpath(path)) in walked:
+                folders.clear()
+                continue
+            walked.add(real)
+            folders[:] = sorted(
+                name for name in folders
+                if _is_of_package(name) or Path(path, name, "__init__.py").is_file()
+            )  # fmt: skip
             for name in sorted(files):
-                if Path(name).suffix.lower() not in _WRITTEN and not name.startswith("."):
+                if Path(name).suffix.lower() in _DATABASES:
+                    self._unknown[f"{name}, which the agent may read or write"] = None
+                elif Path(name).suffix.lower() not in _WRITTEN and name not in _OF_TOOLS:
                     n_found += 1
                     yield Path(path, name)
             if n_found > _MOST_FILES:
@@ -570,9 +703,10 @@ class Loader:
         places = {place: names_in(place) for place in (folder, self._folder)}
         for token in dict.fromkeys(re.findall(_TOKEN, text)):
             suffix = Path(token).suffix.lower()
-            if len(token) > _LONGEST_WORD or suffix in _WRITTEN:
+            if len(token) > _LONGEST_WORD or suffix in (".pyc", ".pyo"):
                 continue
             # Most words name nothing: a folder is listed once.
+            token = self._at_home(token)
             top = token.partition("/")[0]
             known = [at for at, names in places.items() if top in names or not top.strip(".")]
             path = next(filter(_is_file, (at / token for at in known)), None)
@@ -587,9 +721,17 @@ class Loader:
         if reader and opens_computed(text):
             self._unknown[f"files that {reader} opens by computed names"] = None
 
+    def _at_home(self, name: str) -> str:
+        return name.replace("~", self._env.get("HOME", "~"), 1) if name[:2] == "~/" else name
+
     def _file_named(self, token: str, path: Path, text: str, folder: Path, reader: str) -> None:
-        if path.suffix.lower() in CODE:
+        suffix = path.suffix.lower()
+        if suffix in _WRITTEN - _DATABASES and writes(text):
+            return
+        if suffix in CODE or (suffix in _CONFIGS and is_only_read(token, text)):
             self._todo.append(partial(self._script, path, folder, 1))
+        elif suffix in _DATABASES:
+            self._unknown[f"{token}, which {reader or 'a command'} may read or write"] = None
         elif re.search(rf">\s*[\"']?\S*{re.escape(token)}", text):
             return
         elif is_only_read(token, text):
@@ -620,6 +762,7 @@ class Loader:
         self._read.add(real)
         try:
             if real.stat().st_size > _LONGEST_TEXT:
+                self._unknown[f"what {real.name} loads, which is larger than 1 MiB"] = None
                 return None
             return real.read_bytes().decode("utf-8", "replace")
         except OSError:

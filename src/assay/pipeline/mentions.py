@@ -22,6 +22,11 @@ _FILE_READS = (
 _OPENED = (
     r"(?:\bopen|\blistdir|\bscandir|\bi?glob\.i?glob|\bwalk|\breadFile(?:Sync)?|\breaddir(?:Sync)?)\(\s*([^,)\n]*)"
     r"|\b([A-Za-z_]\w*)\.(?:read_text|read_bytes|open|r?glob|iterdir)\("
+    r"|(\w*\((?:[^()\n]|\([^()\n]*\))*\))\.(?:read_text|read_bytes|open|r?glob|iterdir)\("
+)
+_PUT_TOGETHER = (
+    r"""[fF]["']|["'`]\s*[+%]|[+%]\s*["'`]|\$\{|\.format\b|\.replace\(|\bwith_(?:suffix|stem)\("""
+    r"""|\bhome\(|\w\[["']"""
 )
 _STARTED = (
     r"(?:\brun|\bPopen|\bcall|\bcheck_call|\bcheck_output|\bsystem|\bpopen|\bgetoutput|\bgetstatusoutput|\bexec\w*"
@@ -29,6 +34,8 @@ _STARTED = (
 )
 _WORD = r"(sys\.executable)|[rf]?([\"'`])([^\"'`\n]*)\2"
 _COMPUTED_VARIABLE = (
+    r"\benviron(?:\.(?:items|values|keys|copy)\(\)|\)|\s*$)|/proc/(?:self|\$\$)/environ|\bBaseSettings\b"
+    r"|\b(?:auto_)?envvar_prefix\b|\benv_prefix\b|\$\{!\w|(?:^|[;|&(]\s*)(?:env|printenv)\s*(?:\||$)|"
     r"(?:\benviron(?:\.get)?|\bgetenv|\bprocess\.env)\s*[\[(]\s*"
     r"(?:[^\"'\s)\]]|[\"']\w*[\"']\s*[+%])"
 )
@@ -36,12 +43,17 @@ _MANY = 60
 """Programs that one text starts; the rest is left out."""
 
 
+def writes(text: str) -> bool:
+    """Whether code seems to write files at all."""
+    return re.search(_WRITES, text) is not None
+
+
 def is_only_read(name: str, text: str) -> bool:
     """Whether code seems to read a file, by its name or by a variable, and never to write it.
 
     Of code that writes files at all, every line that names this one has to say that it reads.
     """
-    if re.search(_WRITES, text) is None:
+    if not writes(text):
         return True
     lines = text.splitlines()
     held = [re.match(r"\s*(\w+)\s*=[^=]", line) for line in lines if name in line]
@@ -67,7 +79,7 @@ def opens_computed(text: str) -> bool:
 
 def _is_literal(value: str, text: str, depth: int = 0) -> bool:
     if re.search(r"""["'`]""", value):
-        return re.search(r"""[fF]["']|["'`]\s*[+%]|[+%]\s*["'`]|\$\{|\.format\b""", value) is None
+        return re.search(_PUT_TOGETHER, value) is None
     name = re.match(r"[A-Za-z_]\w*", value)
     if name is None or depth > 1:
         return False
@@ -78,7 +90,7 @@ def _is_literal(value: str, text: str, depth: int = 0) -> bool:
 
 def reads_computed_variables(text: str) -> bool:
     """Whether code reads variables of the environment by names that do not stand in it."""
-    return re.search(_COMPUTED_VARIABLE, text) is not None
+    return re.search(_COMPUTED_VARIABLE, text, re.MULTILINE) is not None
 
 
 def variables_named(text: str, names: Iterable[str]) -> set[str]:

@@ -10,9 +10,10 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -69,6 +70,7 @@ _NODE_OWN = frozenset(
         "zlib",
     ]
 )
+_ARCHIVES = (".zip", ".egg", ".whl")
 _LOCKS = ("package-lock.json", "bun.lock", "bun.lockb", "pnpm-lock.yaml", "yarn.lock")
 
 
@@ -93,7 +95,7 @@ class PythonPaths:
         self._known: dict[str, Path | None] = {}
         self._names: dict[Path, frozenset[str]] = {}
         self._found: dict[str, _Distribution | None] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def extend(self, text: str, folder: Path) -> bool:
         """Add the folders that a text puts into sys.path, as far as they stand in it."""
@@ -101,7 +103,8 @@ class PythonPaths:
         found = [folder / Path(name).expanduser() for name in names]
         if "__file__" in text:
             found += list(folder.parents)[:2]
-        there = [path for path in found if path.is_dir() and path not in self._roots]
+        kept = (path for path in found if path.is_dir() or path.suffix in _ARCHIVES)
+        there = [path for path in kept if path.exists() and path not in self._roots]
         self._roots += there
         self._known.clear()
         return bool(there) or "__file__" in text
@@ -133,10 +136,11 @@ class PythonPaths:
         """Whether a folder has anything of this name; most names are not the user's own."""
         if root not in self._names:
             try:
-                self._names[root] = frozenset(os.listdir(root))  # noqa: PTH208 - names alone
+                names = os.listdir(root)  # noqa: PTH208 - names alone
             except OSError:
-                self._names[root] = frozenset()
-        return top in self._names[root] or f"{top}.py" in self._names[root]
+                names = []
+            self._names[root] = frozenset(name.partition(".")[0] for name in names)
+        return top in self._names[root]
 
     def customized(self, name: str) -> Iterator[Path]:
         """Yield modules that Python imports at every start, if there are any."""
@@ -144,12 +148,32 @@ class PythonPaths:
             if (folder / f"{name}.py").is_file():
                 yield folder / f"{name}.py"
 
+    @property
+    def archives(self) -> list[Path]:
+        """The archives among the folders of modules; what is in them is not looked at."""
+        return [root for root in self._roots if root.is_file()]
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Return those modules that are nowhere, as far as all places are known."""
+        if not self._sites or self.archives:
+            return []
+        tops = dict.fromkeys(name.partition(".")[0] for name in names)
+        places = (*self._roots, *self._sites, *self._linked)
+        return [
+            top
+            for top in tops
+            if top not in sys.stdlib_module_names
+            and top not in self._editable
+            and not any(self._has(place, top) for place in places)
+            and self._distribution(top) is None
+        ]
+
     def packages(self, module: str) -> dict[str, str]:
         """Return the package of a registry that a module comes from, and its version."""
         found = self._distribution(module)
-        if found is None or found.is_editable or module in self._told:
+        if found is None or found.is_editable or module in self._reported:
             return {}
-        self._told.add(module)
+        self._reported.add(module)
         needs = sorted(self._needed(found, {}).items())
         recorded = short_hash(msgspec.json.encode((found.record, needs, *found.edited())))
         return {found.name: f"{found.version} {recorded}"}
@@ -321,6 +345,14 @@ class NodePackages:
         recorded = short_hash("".join(hash_file(part) for part in parts).encode())
         self._packages[about.name or folder.name] = f"{about.version} {recorded}".strip()
 
+    def has(self, module: str, folder: Path) -> bool:
+        """Whether a module is one of Node's own, or of a package that is installed."""
+        parts = module.split("/")
+        name = "/".join(parts[: 2 if module.startswith("@") else 1])
+        return parts[0] in _NODE_OWN or any(
+            (place / "node_modules" / name).is_dir() for place in (folder, *folder.parents)
+        )
+
     def required(self, module: str, folder: Path) -> Path | None:
         """Add the package of a module; return its folder if it is linked and may change."""
         parts = module.split("/")
@@ -345,6 +377,24 @@ class NodePackages:
             if lock.is_file():
                 self._packages["node_modules"] = hash_file(lock)
                 return
+
+
+def mapped_modules(module: str, folder: Path) -> Iterator[Path]:
+    """Yield the files that package.json has for a name such as #config."""
+    for place in (folder, *folder.parents) if module.startswith("#") else ():
+        with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeError):
+            table = msgspec.json.decode((place / "package.json").read_bytes(), type=_Imports)
+            for name, target in table.imports.items():
+                start, star, end = name.partition("*")
+                if name == module or (star and module.startswith(start) and module.endswith(end)):
+                    within = module[len(start) : len(module) - len(end)] if star else ""
+                    for path in re.findall(r'"(\./[^"]+)"', msgspec.json.encode(target).decode()):
+                        yield place / path.replace("*", within)
+            return
+
+
+class _Imports(msgspec.Struct):
+    imports: dict[str, Any] = {}
 
 
 class _About(msgspec.Struct):
@@ -376,8 +426,9 @@ def _module_in(root: Path, name: str) -> Path | None:
         place /= part
         if (place / "__init__.py").is_file() or (place / "__main__.py").is_file():
             return place
-        file = place.with_name(f"{part}.py")
-        if file.is_file():
+        names = (f"{part}.py", f"{part}.pyc", f"{part}.so", f"{part}.abi3.so")
+        files = (*map(place.with_name, names), *sorted(place.parent.glob(f"{part}.cpython-*.so")))
+        if file := next(filter(Path.is_file, files), None):
             return file
         if not place.is_dir():
             return None

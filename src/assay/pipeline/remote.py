@@ -47,7 +47,7 @@ _STAYED = "left behind on the node: {}"
 _MOST_NAMED = 20
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a node needs to run one attempt at a trial."""
 
     spec: TrialSpec
@@ -59,7 +59,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """Where the files of the benchmark are on our machine, and these, packed."""
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     """What comes back."""
 
     captured: bytes
@@ -134,13 +134,13 @@ class RemoteTrials:
 
     def attempt(self, spec: TrialSpec) -> Trial:
         """Run one attempt at a trial on some node; a node that dies is the failure of the trial."""
-        order = Order(spec=spec, env=named_variables(spec))
+        request = AttemptRequest(spec=spec, env=named_variables(spec))
         template = self._templates.get(spec.surroundings.workspace_template or "")
         benchmark = self._benchmarks.get(spec.benchmark.options.get("path", ""))
         try:
-            delivery: Delivery = self._cluster.call(
-                run_order,
-                order,
+            result: AttemptResult = self._cluster.call(
+                run_attempt,
+                request,
                 template,
                 benchmark,
                 check=raise_if_stopping,
@@ -151,7 +151,7 @@ class RemoteTrials:
             raise
         except Exception as error:  # noqa: BLE001 - what goes wrong there must not end the run
             return read_recording(spec, lost_trial(str(error) or type(error).__name__))
-        return _received(spec, delivery)
+        return _received(spec, result)
 
 
 def _by_agent(specs: Sequence[TrialSpec]) -> list[TrialSpec]:
@@ -173,23 +173,25 @@ def named_variables(spec: TrialSpec) -> dict[str, str]:
     except AssayError:
         passed = ()
     names = {*passed, *around.env_names}
+    if (user := spec.prompt.simulated_user) is not None and user.asks is not None:
+        names |= {*plugins.adapter(user.asks).command(ask).pass_env}
     return {name: os.environ[name] for name in sorted(names) if name in os.environ}
 
 
-def _received(spec: TrialSpec, delivery: Delivery) -> Trial:
+def _received(spec: TrialSpec, result: AttemptResult) -> Trial:
     """Put workspace and raw streams in their places here; return the capture that names them."""
-    around, captured = spec.surroundings, msgspec.json.decode(delivery.captured, type=Trial)
+    around, captured = spec.surroundings, msgspec.json.decode(result.captured, type=Trial)
     captured = msgspec.structs.replace(
         captured, spec_hash=spec.hash, identity=spec.identity or msgspec.UNSET
     )
-    if delivery.workspace is not None:
-        workspace = str(_unpacked(spec, delivery.workspace))
+    if result.workspace is not None:
+        workspace = str(_unpacked(spec, result.workspace))
         about = {**captured.metadata, "workspaceDir": workspace}
         captured = msgspec.structs.replace(captured, cwd=workspace, metadata=about)
     if around.raw_dir is None:
         return captured
-    with RawStreams(around.raw_dir, spec.run_token if delivery.is_small else None) as raw:
-        for name, data in delivery.streams.items():
+    with RawStreams(around.raw_dir, spec.run_token if result.is_small else None) as raw:
+        for name, data in result.streams.items():
             raw.write(name, data)
         kept, _, warnings = raw.keep(spec.raw_folder)
     warned = [*(captured.warnings or []), *warnings]
@@ -362,23 +364,25 @@ def _answered(answer: NodeState | Exception) -> NodeState:
     return answer
 
 
-def run_order(
-    order: Order, template: bytes | None, benchmark: tuple[str, bytes] | None
-) -> Delivery:
+def run_attempt(
+    request: AttemptRequest, template: bytes | None, benchmark: tuple[str, bytes] | None
+) -> AttemptResult:
     """On a node, in a worker of Ray: run the attempt in a process that dies with this one."""
-    token = f"{order.spec.run_token}.{uuid.uuid4().hex[:12]}"
-    order = msgspec.structs.replace(order, template=template, benchmark=benchmark)
+    token = f"{request.spec.run_token}.{uuid.uuid4().hex[:12]}"
+    request = msgspec.structs.replace(request, template=template, benchmark=benchmark)
     try:
-        delivery: Delivery = call_supervised(_RUN, order, token, node_env(), variables=order.env)
+        result: AttemptResult = call_supervised(
+            _RUN, request, token, node_env(), variables=request.env
+        )
     except ProcessKilled as error:
         # Nobody but the agent has a reason to kill it: that must not count as not measured.
         now_ms = round(time.time() * 1000)
         failure = Failure(cause=Cause.AGENT_CRASH, message=str(error))
         recording = Recording(start_ms=now_ms, end_ms=now_ms, failure=failure)
-        return Delivery(captured=msgspec.json.encode(read_recording(order.spec, recording)))
+        return AttemptResult(captured=msgspec.json.encode(read_recording(request.spec, recording)))
     finally:
-        remove_owned(Path(order.spec.surroundings.workspace_dir or ""), token)
-    return delivery
+        remove_owned(Path(request.spec.surroundings.workspace_dir or ""), token)
+    return result
 
 
 def node_env() -> dict[str, str]:
@@ -395,10 +399,10 @@ def node_env() -> dict[str, str]:
     }
 
 
-def run_here(order: Order, token: str) -> Delivery:
+def run_here(request: AttemptRequest, token: str) -> AttemptResult:
     """In that process: run the attempt, and pack what it made."""
     with temporary_folder("assay-node-") as folder:
-        spec = _local(order, token, Path(folder))
+        spec = _local(request, token, Path(folder))
         plugins.benchmark(spec.benchmark).prepare_process()
         try:
             captured = capture_attempt(spec)
@@ -411,7 +415,7 @@ def run_here(order: Order, token: str) -> Delivery:
     captured = msgspec.structs.replace(
         captured, raw=msgspec.UNSET, warnings=warnings or msgspec.UNSET
     )
-    return Delivery(
+    return AttemptResult(
         captured=msgspec.json.encode(captured),
         streams=streams,
         is_small=segment_of(Path(raw).name) is not None,
@@ -419,24 +423,24 @@ def run_here(order: Order, token: str) -> Delivery:
     )
 
 
-def _local(order: Order, token: str, folder: Path) -> TrialSpec:
+def _local(request: AttemptRequest, token: str, folder: Path) -> TrialSpec:
     """Return the specification with this node's own folders for raw streams and template."""
     template = None
-    if order.template is not None:
+    if request.template is not None:
         template = folder / "template"
         template.mkdir()
-        unpack(order.template, template)
+        unpack(request.template, template)
     around = msgspec.structs.replace(
-        order.spec.surroundings,
+        request.spec.surroundings,
         workspace_template=str(template) if template else None,
         raw_dir=str(folder / "raw"),
         raw_prefix="raw",
         cwd=str(folder),
     )
-    spec = msgspec.structs.replace(order.spec, surroundings=around, run_token=token)
-    if order.benchmark is None:
+    spec = msgspec.structs.replace(request.spec, surroundings=around, run_token=token)
+    if request.benchmark is None:
         return spec
-    path, packed = order.benchmark
+    path, packed = request.benchmark
     unpack(packed, folder / "benchmark")
     options = {**spec.benchmark.options, "path": f"{folder}/benchmark{path}"}
     moved = msgspec.structs.replace(spec.benchmark, options=options)

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from assay import __version__, plugins
+from assay.adapters.model import ModelAdapter
 from assay.errors import AssayError, ClusterGone, Interrupted
 from assay.pipeline.grading import Ask, ask_graders, grader_versions
 from assay.pipeline.identity import program_version
@@ -48,7 +49,7 @@ _ROOT = "\0root"
 """Before a path in the options of a grader that is below another root on each node."""
 
 
-class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+class GraderBundle(msgspec.Struct, frozen=True, kw_only=True):
     """What a node needs to ask graders; the same for all trials."""
 
     graders: tuple[PluginRef, ...]
@@ -97,8 +98,8 @@ class RemoteGraders:
         files = sorted({file for ref in self._graders for file in _files_of(ref)})
         self._files = frozenset(files)
         self._folders = {str(folder) for file in files for folder in Path(file).parents}
-        self.parcel = Parcel(
-            graders=tuple(map(self._travelling, self._graders)),
+        self.bundle = GraderBundle(
+            graders=tuple(map(self._with_marked_paths, self._graders)),
             cwd=str(Path.cwd()),
             files=pack_files(files),
             env=_variables(self._graders, env_names),
@@ -110,7 +111,7 @@ class RemoteGraders:
         if not cluster.n_slots(None, None):
             msg = "no node of the cluster has a CPU for grading"
             raise AssayError(msg, hint="add a node with CPUs: ray start --address HOST:PORT")
-        self._shared = cluster.share(self.parcel)
+        self._shared = cluster.share(self.bundle)
         require_nodes(cluster, "grade", _expected(self._graders), check_graders, self._shared)
 
     def asking(self, refs: Sequence[PluginRef]) -> Ask:
@@ -142,7 +143,7 @@ class RemoteGraders:
         while trials:
             some = trials[:n_most]
             question = Question(
-                graders=tuple(map(self._travelling, refs)),
+                graders=tuple(map(self._with_marked_paths, refs)),
                 trials=msgspec.json.Encoder().encode_lines(some),
                 workspaces={each.cwd: workspaces[each.cwd] for each in some if each.cwd},
             )
@@ -184,7 +185,7 @@ class RemoteGraders:
             return Answer(verdicts=[_broken(graders, why)] * n_trials)
         return msgspec.json.decode(answer, type=Answer)
 
-    def _travelling(self, ref: PluginRef) -> PluginRef:
+    def _with_marked_paths(self, ref: PluginRef) -> PluginRef:
         """Return a grader with marked paths where it names files that travel."""
         grader, options = plugins.grader(ref), dict(ref.options)
         if isinstance(path := options.get("path"), str):
@@ -254,15 +255,15 @@ def _expected(graders: Sequence[PluginRef]) -> NodeState:
     return NodeState(problems=[], versions=versions)
 
 
-def check_graders(parcel: Parcel) -> NodeState:
+def check_graders(bundle: GraderBundle) -> NodeState:
     """On a node: say which graders cannot be asked there, and which versions there are."""
-    state: NodeState = _supervised(_CHECK, parcel)
+    state: NodeState = _supervised(_CHECK, bundle, bundle.env)
     return state
 
 
-def ask_there(parcel: Parcel, question: Question) -> bytes:
+def ask_there(bundle: GraderBundle, question: Question) -> bytes:
     """On a node, in a worker of Ray: ask the graders in a process that dies with this one."""
-    answer: bytes = _supervised(_ASK, (parcel, question), parcel.env)
+    answer: bytes = _supervised(_ASK, (bundle, question), bundle.env)
     return answer
 
 
@@ -270,12 +271,12 @@ def _supervised(function: str, argument: Any, env: dict[str, str] | None = None)
     return call_supervised(function, argument, uuid.uuid4().hex, node_env(), _PURPOSE, env)
 
 
-def check_here(parcel: Parcel, _token: str) -> NodeState:
+def check_here(bundle: GraderBundle, _token: str) -> NodeState:
     """In that process: build the graders, and look for what they need."""
     problems: list[str] = []
     versions = [("assay", __version__)]
-    with _UnpackedParcel(parcel) as unpacked:
-        for ref in parcel.graders:
+    with _UnpackedBundle(bundle) as unpacked:
+        for ref in bundle.graders:
             try:
                 grader = plugins.grader(unpacked.reference(ref))
                 freeze([unpacked.reference(ref)])
@@ -288,15 +289,17 @@ def check_here(parcel: Parcel, _token: str) -> NodeState:
 
 
 def _agent_version(agent: PluginRef) -> tuple[str, str]:
+    if isinstance(plugins.adapter(agent), ModelAdapter):  # there is no program
+        return agent.name, ""
     spec = asking_spec(agent, "", str(Path.cwd()))
     check_program(spec)
     return agent.name, program_version(agent, spec.surroundings, LocalHost())
 
 
-def ask_here(asked: tuple[Parcel, Question], _token: str) -> bytes:
+def ask_here(asked: tuple[GraderBundle, Question], _token: str) -> bytes:
     """In that process: ask the graders about all trials."""
-    parcel, question = asked
-    with _UnpackedParcel(parcel) as unpacked:
+    bundle, question = asked
+    with _UnpackedBundle(bundle) as unpacked:
         for folder, packed in question.workspaces.items():
             place = Path(unpacked.place(folder))
             place.mkdir(parents=True, exist_ok=True)
@@ -325,17 +328,17 @@ class _NodeHost(AskingHost):
         return captured
 
 
-class _UnpackedParcel:
+class _UnpackedBundle:
     """A folder that stands for the root of the other machine, as long as this is entered."""
 
-    def __init__(self, parcel: Parcel) -> None:
-        self._parcel = parcel
+    def __init__(self, bundle: GraderBundle) -> None:
+        self._bundle = bundle
         self._folder = temporary_folder("assay-node-")
 
-    def __enter__(self) -> "_UnpackedParcel":
+    def __enter__(self) -> "_UnpackedBundle":
         self._root = os.path.realpath(self._folder.__enter__())
-        unpack(self._parcel.files, Path(self._root))
-        here = self.place(self._parcel.cwd)
+        unpack(self._bundle.files, Path(self._root))
+        here = self.place(self._bundle.cwd)
         Path(here).mkdir(parents=True, exist_ok=True)
         os.chdir(here)
         return self

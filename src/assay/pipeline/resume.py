@@ -9,8 +9,10 @@ from msgspec import UnsetType
 
 from assay.errors import InputError
 from assay.records.capture import NOT_RECORDED, Identity, identity_differences
-from assay.records.journal import RowKey
+from assay.records.journal import Journal, RowKey
+from assay.records.signatures import user_key
 from assay.records.spec import PluginRef, TrialSpec
+from assay.records.text import counted_noun
 from assay.records.trial import Allocation, Judged, Trial
 
 FAILED, UNMEASURED = "failed", "unmeasured"
@@ -26,6 +28,8 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
     """How many it must hold instead, by the id of the prompt."""
     keep_failed: bool = False
     """Whether rows that do not measure the agent stay; otherwise their trials are run again."""
+    keep_unsigned: bool = False
+    """Whether rows are believed that Assay did not write as this user, on this machine."""
     rerun: Sequence[str] = ()
     """Trials to run again: failed, unmeasured, or the ids of prompts."""
     can_regrade: bool = True
@@ -42,6 +46,17 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         """Return how many trials the row of a prompt must hold."""
         given = self.allocation.get(row_id)
         return given.trials if given else self.k or 1
+
+    def check_signed(self, journal: Journal) -> None:
+        """Refuse rows that somebody else wrote or changed, such as an agent after a kill."""
+        # Where no key can be kept, nothing is signed.
+        if not self.keep_unsigned and user_key(make=True) and (n := journal.unsigned_rows()):
+            verb = "was" if n == 1 else "were"
+            msg = (
+                f"{journal.path}: {counted_noun(n, 'row')} {verb} not written by Assay as this "
+                "user on this machine, or somebody changed them"
+            )
+            raise InputError(msg, hint="use another -o, or --keep-unsigned if you trust them")
 
     def check(
         self,
@@ -120,6 +135,15 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         if row_id in self.rerun or (FAILED in self.rerun and attempt.is_failed):
             return True
         return attempt.needs_rerun and (not self.keep_failed or UNMEASURED in self.rerun)
+
+
+def refuse_unknown(rerun: Sequence[str], ids: Sequence[str]) -> None:
+    """Raise if a prompt that is to be run again is none of those that are run."""
+    known = {FAILED, UNMEASURED, *ids}
+    for name in rerun:
+        if name not in known:
+            msg = f"no prompt of this run has the id {name!r}, which --rerun names"
+            raise InputError(msg, hint=f"it has {', '.join(ids[:3])}{', …' if ids[3:] else ''}")
 
 
 def _ungraded(identity: Identity) -> Identity:

@@ -98,7 +98,8 @@ class ReuseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             why = "trials of today alone do not show what the earlier ones showed"
             return f"{arm}: earlier trials are not used, because {why}; all were run again"
         held = "; the verdict holds against these alone" if self.claim else ""
-        return f"{arm}: {self._reused(now)}; {again} agree with them{found}{held}"
+        used = self._reused(now) if self.n_reused else "trials of another day are not used"
+        return f"{arm}: {used}; {again} agree with them{found}{held}"
 
     def _reused(self, now: datetime.datetime) -> str:
         age = ""
@@ -107,8 +108,6 @@ class ReuseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             hours, days = math.ceil(seconds / 3600), math.ceil(seconds / _DAY_S)
             span = counted_noun(hours, "hour") if hours <= _MOST_HOURS else f"{days} days"
             age = f", up to {span} old" if seconds > 0 else ""
-        if not self.n_reused:
-            return "no trial reused"
         return f"{self.n_reused} of {counted_noun(self.n_trials, 'trial')} reused{age}"
 
     def _rates(self) -> str:
@@ -116,7 +115,8 @@ class ReuseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         if check is None or check.rate_before is None or check.rate_now is None:
             return ""
         p = "" if check.p_value is None else f", p {check.p_value:.2g}"
-        return f" ({check.rate_before:.0%} before, {check.rate_now:.0%} now{p})"
+        before, now = 100 * check.rate_before, 100 * check.rate_now
+        return f" ({before:.0f} % before, {now:.0f} % now{p})"
 
 
 class ReusingArm(Protocol):

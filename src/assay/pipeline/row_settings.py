@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from assay import plugins
+from assay.adapters.model import ModelAdapter
 from assay.errors import InputError
 from assay.graders.judge import NOBODY
 from assay.pipeline.agents import with_absolute_paths
@@ -48,7 +49,7 @@ def split_judge(graders: Sequence[PluginRef]) -> tuple[list[PluginRef], PluginRe
 
 
 def _has_rubric(ref: PluginRef) -> bool:
-    return bool(ref.options.get("rubric") or ref.options.get("criteria"))
+    return bool(ref.options.get("rubric") or ref.options.get("criterion"))
 
 
 def own_graders(
@@ -84,7 +85,7 @@ def _judges(statements: list[str], judge: PluginRef | None) -> list[PluginRef]:
         raise InputError(msg, hint=hint)
     if judge.options.get("agent") == NOBODY:
         return []
-    options = {**judge.options, "criteria": statements}
+    options = {"steps": True, **judge.options, "criterion": statements}
     return [plugins.checked_grader("judge", options)]
 
 
@@ -125,17 +126,23 @@ def _list(value: Texts | Any | None) -> list[str]:
     return [value] if isinstance(value, str) else list(value or ())
 
 
-def looked_at(around: Surroundings, graders: Sequence[PluginRef]) -> Surroundings:
-    """Return where agents work, with how the graders want the folder to be looked at before."""
+def fitted_to(
+    around: Surroundings, graders: Sequence[PluginRef], user: PluginRef | None = None
+) -> Surroundings:
+    """Return where agents work, with what these graders and a user want looked at, or hidden."""
     found = [plugins.grader(ref) for ref in graders]
+    refs = [*(grader.asks for grader in found), user]
+    asked = [plugins.adapter(ref) for ref in refs if ref is not None]
+    keys = {model.key for model in asked if isinstance(model, ModelAdapter) and model.key}
     return msgspec.structs.replace(
         around,
+        hidden_env=tuple(sorted({*around.hidden_env, *keys})),
         snapshot=around.snapshot or any(grader.wants_snapshot for grader in found),
         repository=around.repository or any(grader.wants_repository for grader in found),
     )
 
 
-class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+class _PromptSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the row of one prompt asks for, as it was read."""
 
     graders: tuple[PluginRef, ...]
@@ -143,6 +150,8 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     needs_workspace: bool
     template: Path | None
     """The folder that its workspaces are made from."""
+    user: PluginRef | None = None
+    """The model that speaks for its user."""
 
 
 class RowSettings:
@@ -170,9 +179,9 @@ class RowSettings:
         self._folder = prompt_folder(shared.benchmark)
         self._templates = templates or {}
         self._made: dict[str, Setting] = {}
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _PromptSettings] = {}
         for prompt, _ in rows:
-            if prompt.graders or prompt.expect or prompt.needs_workspace:
+            if prompt.graders or prompt.expect or prompt.needs_workspace or prompt.user:
                 with _prefixed(partial(_place, shared.benchmark, prompt.id)):
                     self._asked[prompt.id] = self._read(prompt, graders, timeout_s)
         if judge is not None and not any(prompt.statements for prompt, _ in rows):
@@ -230,7 +239,7 @@ class RowSettings:
             for number, source in enumerate(sources, 1)
         }
 
-    def _setting(self, asked: _Asked) -> Setting:
+    def _setting(self, asked: _PromptSettings) -> Setting:
         shared, around = self.shared, self.shared.surroundings
         if asked.needs_workspace and around.workspace_dir is None:
             folder = private_root() / shared.run_token
@@ -241,19 +250,23 @@ class RowSettings:
         return msgspec.structs.replace(
             shared,
             agent=with_absolute_paths(shared.agent, around),
-            surroundings=looked_at(around, asked.graders),
+            surroundings=fitted_to(around, asked.graders, asked.user),
             identity=asked.identity,
             graders=asked.graders,
         )
 
     def _read(
         self, prompt: Prompt, graders: Sequence[PluginRef] | None, timeout_s: float
-    ) -> _Asked:
+    ) -> _PromptSettings:
         shared = self.shared
         own: tuple[PluginRef, ...] = ()
         if graders is not None:
             own = own_graders(prompt, self._folder, timeout_s, judge=self._judge)
         template = self._template(prompt)
+        user = prompt.simulated_user.asks if prompt.simulated_user is not None else None
+        if user is not None:
+            with _prefixed('"user"'):
+                plugins.adapter(user)  # refused if its key is missing
         identity = shared.identity
         if identity is not None:
             identity = identity_with(identity, [*(graders or ()), *own])
@@ -264,11 +277,12 @@ class RowSettings:
                 identity = identity_in(identity, shared.agent, around, template)
             if isinstance(prompt.setup, str):
                 identity = identity_of_setup(identity, prompt.setup, self._folder)
-        return _Asked(
+        return _PromptSettings(
             graders=own,
             identity=identity,
             needs_workspace=prompt.needs_workspace,
             template=template,
+            user=user,
         )
 
     def _template(self, prompt: Prompt) -> Path | None:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -25,9 +25,18 @@ from assay.pipeline.identity import identify
 from assay.pipeline.imports import prompt_notes
 from assay.pipeline.limiter import RateLimiter
 from assay.pipeline.material import Material, compose, places_of, read_skill
+from assay.pipeline.notes import (
+    FORGETTING,
+    LANDLOCK_USED,
+    ONE_AFTER_ANOTHER,
+    Note,
+    allocation_notes,
+    place_notes,
+    unknown_notes,
+)
 from assay.pipeline.prompts import Setting, check_confinement, choose, make_specs, read_prompts
-from assay.pipeline.resume import Resume
-from assay.pipeline.row_settings import RowSettings, looked_at, prompt_folder, split_judge
+from assay.pipeline.resume import Resume, refuse_unknown
+from assay.pipeline.row_settings import RowSettings, fitted_to, prompt_folder, split_judge
 from assay.pipeline.sink import Sink, Write, kept_raw, open_sink
 from assay.pipeline.stages import (
     AskingHost,
@@ -57,11 +66,11 @@ from assay.pipeline.steps import (
 from assay.pipeline.trials import TrialRows
 from assay.pipeline.unchanged import Unchanged
 from assay.plugin import PromptRow
-from assay.records.capture import AnyStep, Identity
+from assay.records.capture import AnyStep
 from assay.records.experiment import Arm
+from assay.records.files import remove_abandoned_folders
 from assay.records.journal import RESUMABLE, Kind, Mode
 from assay.records.raw_streams import folder_names
-from assay.records.recording import FORGETS
 from assay.records.spec import (
     HINT,
     KEEP_ALL,
@@ -71,24 +80,18 @@ from assay.records.spec import (
     Surroundings,
     TrialSpec,
 )
-from assay.records.text import counted_noun
 from assay.records.trial import Allocation, Trial
 from assay.run.confinement import uses_landlock
-from assay.run.family import end_leftovers, no_strays
+from assay.run.family import end_leftovers, no_orphans_left
 from assay.run.notes import remove_passed
 from assay.run.raw import remove_kept
 from assay.run.resources import allow_open_files
-from assay.run.sandbox import LANDLOCK
 from assay.run.treatment import AddedFiles, files_below
 from assay.run.trial import check_program
 from assay.run.turn import Trace, Until
-from assay.run.workspace import frozen_template, inherited, leave_workspace, private_root
+from assay.run.workspace import frozen_template, leave_workspace, private_root
 
 DEFAULT_TIMEOUT_S = 60.0
-_REMEDY = (
-    'A schema can give "resume", or "sessionMode": "iterative"; --simple and --shell '
-    "put the earlier turns into the prompt."
-)
 
 
 class ExecutionOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,6 +185,8 @@ class RunRequest(ExecutionOptions, frozen=True, kw_only=True):
     """Where raw streams are kept; by default beside the output."""
     keep_failed: bool = False
     """When resuming, keep rows that do not measure the agent."""
+    keep_unsigned: bool = False
+    """When resuming, believe rows that Assay did not write as this user, on this machine."""
     rerun: Sequence[str] = ()
     """When resuming, run these again: failed, unmeasured, or ids of prompts."""
     regrade: bool = False
@@ -239,14 +244,6 @@ def arm_request(arm: Arm, agent: PluginRef | None = None, **rest: Any) -> RunReq
         "env_names": tuple(arm.env),
     }
     return RunRequest(agent=agent, **{**decided, **rest})
-
-
-class Note(NamedTuple):
-    """A sentence for the person who started the run."""
-
-    text: str
-    is_important: bool = False
-    """Whether it is shown although little output was asked for."""
 
 
 class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -379,7 +376,10 @@ def place(
         around = _surroundings(request, token, prepared.template)
         before = prepared.setting.surroundings
         around = msgspec.structs.replace(
-            around, snapshot=before.snapshot, repository=before.repository
+            around,
+            snapshot=before.snapshot,
+            repository=before.repository,
+            hidden_env=before.hidden_env,
         )
         row_settings = row_settings.placed(
             msgspec.structs.replace(prepared.setting, surroundings=around, run_token=token)
@@ -389,6 +389,7 @@ def place(
     if request.regrade and not prepared.graders and not own:
         msg = "--regrade needs a grader. Use -g GRADER."
         raise RequestError(msg)
+    refuse_unknown(request.rerun, [prompt.id for prompt, _ in prepared.rows])
     allocation: Mapping[str, Allocation] = {}
     notes = [*prepared.notes]
     if request.allocate is not None and request.k is not None:
@@ -396,25 +397,27 @@ def place(
 
         ids = [prompt.id for prompt, _ in prepared.rows]
         allocation = allocate(request.allocate, ids, request.k)
-        notes += _allocation_notes(allocation, request.allocate)
+        notes += allocation_notes(allocation, request.allocate)
     shared = row_settings.shared
     specs = make_specs(
         prepared.rows, prepared.names, shared, request.k, row_settings.of, allocation
     )
     notes += _benchmark_notes(request, prepared.template)
     if request.executor.name == "local" and uses_landlock(shared.surroundings):
-        notes.append(Note(f"bubblewrap does not work here, so Landlock is used: {LANDLOCK}", True))
-    notes += _place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows))
+        notes.append(LANDLOCK_USED)
+    notes += place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows))
+    notes += _key_notes(specs)
     if request.jobs > 1 and not request.overlap and OneAfterAnother.is_needed(specs):
-        notes.append(Note(_ONE_AFTER_ANOTHER))
+        notes.append(ONE_AFTER_ANOTHER)
     if prepared.forgets:
-        notes.append(Note(f"Warning: {FORGETS}. {_REMEDY}"))
+        notes.append(FORGETTING)
     if request.mode == "resume" and request.can_regrade:
-        notes += _unknown_notes(request.output, shared.identity)
+        notes += unknown_notes(request.output, shared.identity)
     resume = Resume(
         k=request.k,
         allocation=allocation,
         keep_failed=request.keep_failed,
+        keep_unsigned=request.keep_unsigned,
         rerun=request.rerun,
         regrade=request.regrade,
         can_regrade=request.can_regrade,
@@ -455,7 +458,7 @@ def batch_of(arms: Sequence[PlannedArm], specs: list[TrialSpec] | None = None) -
 
 
 def _have_turns(rows: Sequence[PromptRow]) -> bool:
-    return any(len(prompt.turns) > 1 for prompt, _ in rows)
+    return any(len(prompt.turns) > 1 or prompt.user for prompt, _ in rows)
 
 
 def _composed(
@@ -490,7 +493,7 @@ def _setting(request: RunRequest, graders: Sequence[PluginRef], template: Path |
     )
     token = _run_token(request.output)
     surroundings = _surroundings(request, token, template)
-    surroundings = looked_at(surroundings, graders)
+    surroundings = fitted_to(surroundings, graders)
     if request.executor.name == "local":
         check_confinement(surroundings, limits)
     return Setting(
@@ -553,6 +556,21 @@ def _added(request: RunRequest, template: Path | None) -> AddedFiles:
     return files_below(template, [*places, *([instructions] if material.instructions else [])])
 
 
+def _key_notes(specs: Sequence[TrialSpec]) -> Iterator[Note]:
+    """Say which keys of judges and simulated users the agent does not get."""
+    hidden = {
+        name
+        for around in (spec.surroundings for spec in specs)
+        if not around.hides_env
+        for name in {*around.hidden_env} - {*around.env_names}
+    }
+    for name in sorted(hidden & os.environ.keys()):
+        yield Note(
+            f"{name} is the key of a judge or a simulated user: the agent gets it only if its "
+            f"adapter names it, or --env {name}."
+        )
+
+
 def _is_isolated(request: RunRequest) -> bool:
     # With -c the user has named the folder to work in, isolated or not.
     has_own_home = request.isolate or request.sandbox or request.container
@@ -569,16 +587,6 @@ def _run_token(output: Path | None) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
-def _allocation_notes(given: Mapping[str, Allocation], path: Path) -> Iterator[Note]:
-    if not given:
-        return
-    numbers = [each.trials for each in given.values()]
-    yield Note(
-        f"Allocated {sum(numbers)} trials by the spread in {path}: {numbers.count(1)} of "
-        f"{len(given)} prompts get one, the others up to {max(numbers)}"
-    )
-
-
 def _benchmark_notes(request: RunRequest, template: Path | None) -> Iterator[Note]:
     """Say that the agents do not work in the user's folder, if only the benchmark asks for it."""
     if request.surroundings or request.workspace_dir or template or _is_isolated(request):
@@ -590,56 +598,6 @@ def _benchmark_notes(request: RunRequest, template: Path | None) -> Iterator[Not
         )
 
 
-_MOST_NAMED = 8
-
-
-def _read_there(folder: Path) -> str:
-    """Name the instructions and skills that agents find in a folder and above it."""
-    found: list[str] = []
-    for path in inherited(folder):
-        skills = sorted(path.glob("skills/*/")) if path.is_dir() else []
-        found += map(str, skills or [path])
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    return f" and reads {', '.join(found[:_MOST_NAMED])}{more} there" if found else ""
-
-
-def _unknown_notes(output: Path | None, identity: Identity | None) -> Iterator[Note]:
-    """Say what of the agent may have changed since the rows that are continued were made."""
-    if identity is not None and identity.not_covered and output is not None and output.exists():
-        yield Note(
-            f"not covered, so that earlier rows may be of another agent: "
-            f"{'; '.join(identity.not_covered)}"
-        )
-
-
-def _place_notes(around: Surroundings, n_private: int, n_prompts: int) -> Iterator[Note]:
-    """Say what the agents can see besides their prompts."""
-    if n_private:
-        bring = "brings" if n_private == 1 else "bring"
-        yield Note(
-            f"{counted_noun(n_private, 'prompt')} {bring} files, a workspace or a set-up: each of "
-            f"their trials works in a folder of its own below {private_root()}."
-        )
-    if around.workspace_dir is None:
-        if n_private < n_prompts:
-            reads = _read_there(Path(around.cwd))
-            yield Note(
-                f"The agent works in {around.cwd} itself{reads}; --workspace-template or --isolate "
-                "gives each trial a folder of its own."
-            )
-    elif found := inherited(Path(around.workspace_dir)):
-        yield Note(
-            f"Warning: the workspaces are inside a project. Agents will also read "
-            f"{', '.join(map(str, found))}. Leave out --workspace-dir to avoid it."
-        )
-
-
-_ONE_AFTER_ANOTHER = (
-    "Trials of one prompt share this folder and run one after another; --overlap runs them at the "
-    "same time, and so does --isolate or --workspace-dir, with a folder for each."
-)
-
-
 def check_startable(specs: Sequence[TrialSpec], workers: int, *, here: bool = True) -> None:
     """Refuse trials that cannot be run, before the first of them and before any row.
 
@@ -647,10 +605,10 @@ def check_startable(specs: Sequence[TrialSpec], workers: int, *, here: bool = Tr
     """
     allow_open_files(min(workers, max(1, len(specs))))
     for spec in _by_agent(specs):
-        if here:
-            check_program(spec)
         same = [each for each in specs if each.agent is spec.agent]
         plugins.adapter(spec.agent).check_trials(same)
+        if here:
+            check_program(spec)
 
 
 def _by_agent(specs: Sequence[TrialSpec]) -> Iterable[TrialSpec]:
@@ -743,7 +701,7 @@ def execute(
         work.prepare()
         for token in batch.earlier_tokens:
             end_leftovers(token)
-        with place or _place(batch, progress), no_strays():
+        with place or _place(batch, progress), no_orphans_left():
             missing = kept.missing(batch.specs)
             if stop is not None:
                 missing = stop.begin(missing, kept)
@@ -852,6 +810,7 @@ def _attempt_elsewhere(
 def _place(batch: Batch, progress: BatchProgress) -> Iterator[None]:
     """Where the trials run: templates are frozen, and raw streams of replaced rows removed."""
     progress.opened()
+    remove_abandoned_folders()
     with ExitStack() as stack:
         for arm in batch.arms:
             around, output = arm.setting.surroundings, arm.request.output

@@ -86,6 +86,7 @@ class Sink:
                     ungraded.add(key.id)
             if resume.replaces(key):
                 again.add(key.id)
+        resume.check_signed(journal)
         if again or outdated:
             finished = outdated - again
             resume.announce(len(again), len(finished & ungraded), len(finished - ungraded))

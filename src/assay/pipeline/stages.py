@@ -11,21 +11,25 @@ import msgspec
 from msgspec import UNSET
 
 from assay import plugins
+from assay.adapters.model import ModelAdapter, answer_lines
 from assay.errors import PluginError
 from assay.pipeline.extract import extract
 from assay.pipeline.grading import judge
 from assay.pipeline.limiter import RateLimiter
 from assay.pipeline.resume import Resume
+from assay.pipeline.simulated_user import user_of
 from assay.pipeline.steps import DoTrial, OnTrialStep, Outcome, Step
-from assay.plugin import Adapter, Machine
+from assay.plugin import Adapter, Answer, Machine
 from assay.plugin import Trial as TrialForGraders
 from assay.records.capture import Cause, Failure
 from assay.records.files import temporary_folder
-from assay.records.recording import RawOutput, Recording, raw_output, recording_of
+from assay.records.http import NoAnswer
+from assay.records.recording import RawOutput, Recording, Turn, TurnEnd, raw_output, recording_of
 from assay.records.rows import Place, decode_row, encode_row
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.records.trial import Trial, Verdict
 from assay.run.host import LocalHost
+from assay.run.http import post
 from assay.run.notes import folder_of_row
 from assay.run.process import prepare_to_fork
 from assay.run.secrets import Secrets
@@ -81,7 +85,9 @@ class Graded(Step):
             outcome = run(spec, on_step)
             if not self._graders and not spec.graders:
                 return outcome
-            return outcome._replace(result=grade_capture(spec, outcome.result, self._graders))
+            host = AskingHost(spec.surroundings)
+            graded = grade_capture(spec, outcome.result, self._graders, host)
+            return outcome._replace(result=graded, extra_usd=outcome.extra_usd + host.spent_usd)
 
         return graded
 
@@ -104,7 +110,9 @@ class RunTrial(msgspec.Struct, frozen=True, kw_only=True):
 
     def attempt(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> Outcome:
         """Make one attempt at a trial; its lines are interpreted only where that may matter."""
-        with recorded(spec, trace=self.trace) as recording:
+        user = user_of(spec.prompt, AskingHost(spec.surroundings))
+        with recorded(spec, trace=self.trace, user=user) as recording:
+            recording = recording if user is None else user.recorded(recording, spec.prompt)
             raw = raw_output(spec.prompt, recording, _text_agent(spec))
             row = _secrets(recording).mask_record(raw)
             failure, cost = recording.failure, None
@@ -132,7 +140,7 @@ def capture_outcome(captured: Trial) -> Outcome:
     It costs what the last attempt cost: earlier ones failed for want of a provider.
     """
     failure, raw = captured.failure or None, captured.raw or None
-    return Outcome(captured, failure, captured.cost_usd, raw)
+    return Outcome(captured, failure, captured.cost_usd, raw, captured.user_usd)
 
 
 def capture_attempt(
@@ -142,19 +150,27 @@ def capture_attempt(
     until: Until | None = None,
 ) -> Trial:
     """Run one attempt at a trial here and read what the agent did."""
-    with recorded(spec, on_step, trace, until) as recording:
+    user = user_of(spec.prompt, AskingHost(spec.surroundings))
+    with recorded(spec, on_step, trace, until, user) as recording:
+        recording = recording if user is None else user.recorded(recording, spec.prompt)
         return read_recording(spec, recording)
 
 
-def grade_capture(spec: TrialSpec, captured: Trial, graders: Sequence[PluginRef]) -> Trial:
+def grade_capture(
+    spec: TrialSpec,
+    captured: Trial,
+    graders: Sequence[PluginRef],
+    host: "AskingHost | None" = None,
+) -> Trial:
     """Put the graders' verdict into a capture, in place of an earlier one."""
-    return captured.with_verdict(*judge_again(spec, captured, graders))
+    return captured.with_verdict(*judge_again(spec, captured, graders, host))
 
 
 def judge_again(
     spec: TrialSpec,
     captured: Trial,
     graders: Sequence[PluginRef],
+    host: "AskingHost | None" = None,
 ) -> tuple[Verdict, list[str]]:
     """Ask the graders, and those of the prompt's row, about what was captured of a trial.
 
@@ -163,7 +179,7 @@ def judge_again(
     graders = (*graders, *spec.graders)
     row, folder = captured.to_row(), captured.folder
     trial = TrialForGraders(
-        input=spec.prompt.input,
+        input=[*captured.turns] if captured.simulated_user else spec.prompt.input,
         output=captured.output,
         hint=spec.prompt.hint,
         trajectory=row["trajectory"],
@@ -179,7 +195,7 @@ def judge_again(
         and plugins.benchmark(spec.benchmark).grades_failed_trials
     ):
         failure = None  # the graders judge by the world's evidence
-    host = AskingHost(spec.surroundings)
+    host = host or AskingHost(spec.surroundings)
     hiding = without_treatment(trial.cwd, spec.surroundings.added)
     with opened_repository(trial.cwd) as env, hiding as hidden:
         leave_out(env, trial.cwd or "", hidden)
@@ -245,6 +261,8 @@ class AskingHost(LocalHost):
 
     limiter: ClassVar[RateLimiter] = RateLimiter()
     """Holds questions back; all graders of this process share it."""
+    spent_usd: float = 0.0
+    """What questions to this host have cost, as far as it is known, with those that failed."""
     hides_env: ClassVar[bool] = True
     """Whether an agent that is asked gets only variables that were declared."""
 
@@ -264,6 +282,18 @@ class AskingHost(LocalHost):
         timeout_s: float = 60.0,
         env: Sequence[str] = (),
     ) -> str:
+        """Return the text of an answer alone."""
+        return self.answer(agent, text, cwd=cwd, timeout_s=timeout_s, env=env).text
+
+    def answer(
+        self,
+        agent: PluginRef,
+        text: str,
+        *,
+        cwd: str | None = None,
+        timeout_s: float = 60.0,
+        env: Sequence[str] = (),
+    ) -> Answer:
         """Run a trial of one prompt, without tools in an empty folder unless cwd is given."""
         with temporary_folder("assay-ask-") as empty:
             spec = asking_spec(agent, text, cwd or empty, timeout_s)
@@ -276,11 +306,13 @@ class AskingHost(LocalHost):
                 own_home=True,
             )
             captured = self.put(msgspec.structs.replace(spec, surroundings=around))
+        self.spent_usd += captured.cost_usd or 0.0
         failure = captured.failure or None
         if failure and not failure.answered:
             msg = f"{failure.cause}: {failure.message}"
             raise PluginError(msg)
-        return captured.output
+        model = captured.agent.model or "" if captured.agent else ""
+        return Answer(text=captured.output, usage=captured.usage or None, model=model)
 
     def put(self, spec: TrialSpec) -> Trial:
         """Put a question; if the provider refuses it (429), put it again after a pause."""
@@ -295,8 +327,29 @@ class AskingHost(LocalHost):
         return captured
 
     def put_once(self, spec: TrialSpec) -> Trial:
-        """Put a question: run its trial."""
+        """Put a question: run its trial, or send it to the URL of a model."""
+        adapter = plugins.adapter(spec.agent)
+        if isinstance(adapter, ModelAdapter):
+            return ask_model(spec, adapter)
         return capture_attempt(spec)
+
+
+def ask_model(spec: TrialSpec, model: ModelAdapter) -> Trial:
+    """Put the prompt of a trial to a model by its URL.
+
+    It is sent from this process, outside of any sandbox: nothing but that URL is reached.
+    """
+    text, start_ms, began_s = spec.prompt.turns[0], round(time.time() * 1000), time.monotonic()
+    try:
+        lines = answer_lines(post(model.request(text), spec.limits.turn_s))
+    except NoAnswer as error:
+        took_ms = round((time.monotonic() - began_s) * 1000)
+        lost = Recording(start_ms=start_ms, end_ms=start_ms + took_ms, failure=error.failure)
+        return read_recording(spec, lost)
+    took_ms = round((time.monotonic() - began_s) * 1000)
+    turn = Turn(text, TurnEnd(end_ms=took_ms, exit_code=0), lambda: lines)
+    end_ms = start_ms + took_ms
+    return read_recording(spec, Recording(start_ms=start_ms, end_ms=end_ms, turns=(turn,)))
 
 
 def asking_spec(agent: PluginRef, text: str, cwd: str, timeout_s: float = 60.0) -> TrialSpec:

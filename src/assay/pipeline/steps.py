@@ -42,6 +42,8 @@ class Outcome(NamedTuple):
     """None if it is not known."""
     raw: str | None = None
     """Where the raw streams are kept."""
+    extra_usd: float = 0.0
+    """What judges and a simulated user have cost besides, as far as it is known."""
 
 
 type DoTrial = Callable[[TrialSpec, OnTrialStep | None], Outcome]
@@ -149,12 +151,14 @@ class WithinBudget(Step):
             return run
 
         def paid(spec: TrialSpec, on_step: OnTrialStep | None) -> Outcome:
-            cost: float | None = None
+            cost, extra = None, 0.0
             try:
                 outcome = run(spec, on_step)
-                cost = outcome.cost_usd
+                cost, extra = outcome.cost_usd, outcome.extra_usd
             finally:
-                counted = self._budget.settle(spec, cost)
+                counted = self._budget.settle(spec, cost if cost is None else cost + extra)
+                if cost is None and extra:
+                    self._budget.spend(extra)
                 if cost is None:
                     self._unknown.append(counted)
             return outcome

@@ -16,7 +16,8 @@ from assay.pipeline.resume import Resume
 from assay.pipeline.stages import grade_capture
 from assay.records.journal import Journal, Mode
 from assay.records.rows import Place, decode_row, encode_row, read_lines
-from assay.records.spec import TrialSpec
+from assay.records.signatures import forget_output
+from assay.records.spec import Prompt, TrialSpec
 from assay.records.trial import (
     FinishedTrial,
     Trial,
@@ -35,6 +36,15 @@ def trial_result(spec: TrialSpec, trials: Iterable[Trial], *, graded: bool) -> T
     about = {"agent": plugins.adapter(spec.agent).name}
     if workspaces is not None:
         about["workspaceDir"] = workspaces
+    row = row_of_trials(prompt, {**prompt.metadata, **about}, trials, graded=graded)
+    row.spec_hash, row.identity = spec.hash, spec.identity or UNSET
+    return row
+
+
+def row_of_trials(
+    prompt: Prompt | Trial, metadata: dict[str, Any], trials: Iterable[Trial], *, graded: bool
+) -> TrialResult:
+    """Combine trials of one prompt, which any of them may stand for, wherever they come from."""
     trials = sorted(trials, key=lambda trial: trial.number)
     failures = Counter(str(trial.failure.cause) for trial in trials if trial.failure)
     result = TrialResult(
@@ -43,10 +53,8 @@ def trial_result(spec: TrialSpec, trials: Iterable[Trial], *, graded: bool) -> T
         hint=prompt.hint or UNSET,
         k=len(trials),
         trials=[to_entry(trial) for trial in trials],
-        metadata={**prompt.metadata, **about},
+        metadata=metadata,
         failures=dict(failures) or UNSET,
-        spec_hash=spec.hash,
-        identity=spec.identity or UNSET,
     )
     if graded:
         numbers = stats.passk.pass_numbers(entry.pass_ for entry in result.trials)
@@ -126,6 +134,7 @@ class TrialRows:
         if self._path is not None and self._known and not self._open:
             with contextlib.suppress(OSError):
                 self._path.unlink()
+                forget_output(self._path)
 
     def missing(self, specs: list[TrialSpec]) -> list[TrialSpec]:
         """Return the trials that have not finished yet; write rows that a kill prevented.
@@ -136,6 +145,8 @@ class TrialRows:
         wanted = self._rows.missing(specs, self._reopen)
         self._specs = by_id = {spec.prompt.id: spec for spec in wanted}
         self._check(by_id)
+        if self._journal is not None and self._mode == "resume":
+            self._resume.check_signed(self._journal)
         ours = {spec.prompt.id for spec in specs}
         self._open = by_id.keys() | (self._finished.keys() - ours)
         self._finished = {id_: done for id_, done in self._finished.items() if id_ in by_id}

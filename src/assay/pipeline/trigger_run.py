@@ -15,7 +15,8 @@ import msgspec
 from assay.errors import AssayError, InputError
 from assay.pipeline.descriptions import Attempt, PaidHost, best_of, propose_description
 from assay.pipeline.material import Material, Skill, read_skill
-from assay.pipeline.run import Batch, Note, PlannedArm, RunRequest, batch_of, place, prepare
+from assay.pipeline.notes import Note
+from assay.pipeline.run import Batch, PlannedArm, RunRequest, batch_of, place, prepare
 from assay.pipeline.steps import Budget
 from assay.pipeline.trigger import (
     StopRule,

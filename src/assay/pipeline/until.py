@@ -77,17 +77,19 @@ class UntilDecided:
         arm_of: Callable[[TrialSpec], int] = lambda spec: _FRESH,
         plan: Sequence[TrialSpec] | None = None,
         order: Order | None = _USUAL,
+        copies: Mapping[str, str] | None = None,
     ) -> None:
         """baseline has (passes, measured trials) of each prompt of arm 0, if no trial of it runs.
 
         earlier is asked once for the trials that finished before this run; those that the plan
         lacks do not count. plan has all trials; without it, they are those that are missing.
         With None for the order, the plan has them in the order in which they should start.
+        copies names for a prompt another one that it is a copy of; both count as one.
         """
         self._plan, self._order = plan, order
         self._passed_at: SequentialDecision | None = None
         self._decide, self._earlier, self._arm_of = decide, earlier, arm_of
-        self._baseline = baseline
+        self._baseline, self._copies = baseline, copies or {}
         self._number: dict[str, int] = {}
         self._passed = self._measured = self._finished = np.zeros((2, 0), dtype=np.int64)
         self._lost = self._finished
@@ -151,13 +153,17 @@ class UntilDecided:
         return self.decision
 
     def _prepare(self, ids: Iterable[str]) -> None:
-        self._number = {id_: n for n, id_ in enumerate(ids)}
-        counts = np.zeros((4, 2, len(self._number)), dtype=np.int64)
+        ids = list(ids)
+        units = dict.fromkeys(self._copies.get(id_, id_) for id_ in ids)
+        places = {id_: n for n, id_ in enumerate(units)}
+        self._number = {id_: places[self._copies.get(id_, id_)] for id_ in ids}
+        counts = np.zeros((4, 2, len(units)), dtype=np.int64)
         self._passed, self._measured, self._finished, self._lost = counts
         for id_, (passed, measured) in (self._baseline or {}).items():
             if (n := self._number.get(id_)) is not None:
-                self._passed[0, n], self._measured[0, n] = passed, measured
-                self._finished[0, n] = measured
+                self._passed[0, n] += passed
+                self._measured[0, n] += measured
+                self._finished[0, n] += measured
 
     def _count_in_turn(self) -> None:
         """Count the trials whose turn it is, and look after each of them.

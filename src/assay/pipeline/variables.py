@@ -55,6 +55,8 @@ def chosen_variables(
         if is_secret_name(name) or (decides_nothing(name) and name not in passed):
             continue
         plain = _plain(name, value)
+        if not Path(value).is_absolute() and os.path.isfile(value):  # noqa: PTH113 - any text
+            unread.append(f"the file that {name} names")
         if plain is None:
             unread.append(f"the value of {name}, which holds a secret")
         elif plain or chooses:

@@ -79,6 +79,7 @@ class Cause(StrEnum):
     AUTH = "auth"
     SPAWN = "spawn"
     WORLD = "world"
+    USER = "user"
     HARNESS = "harness"
     WORKER_LOST = "worker_lost"
 
@@ -102,6 +103,7 @@ _CAUSE_WORDS = {
     "auth": "not logged in",
     "spawn": "agent did not start",
     "world": "environment failed",
+    "user": "simulated user failed",
     "harness": "harness error",
     "worker_lost": "worker lost",
 }
@@ -171,6 +173,8 @@ class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     outcome: dict[str, Any] | UnsetType = UNSET
     version: str | UnsetType = UNSET
     """Of the grader: its code and its options."""
+    usage: "Usage | UnsetType" = UNSET
+    """What the grader itself spent: of a judge, its tokens and their cost."""
 
 
 def grader_version(score: Grade | None, grades: Mapping[str, Grade]) -> str | None:
@@ -251,6 +255,21 @@ def possible_usd(cost: float) -> float:
 
 
 USAGE_NUMBERS = tuple(name for name in Usage.__struct_fields__ if name != "cost_source")
+
+
+class SimulatedUser(msgspec.Struct, kw_only=True, rename="camel", frozen=True, omit_defaults=True):
+    """What a simulated user said in a trial, apart from what the agent did and cost."""
+
+    said: list[str] = []
+    """Its messages to the agent after the turns of the prompt, in order."""
+    ended: str = ""
+    """Why it said no more: stop (it was content), no reply (of a script fits), maxTurns, agent (the
+    agent's turn did not end well) or failed."""
+    model: str = ""
+    """The model that spoke for it; empty for a script."""
+    usage: Usage | UnsetType = UNSET
+    duration: float | UnsetType = UNSET
+    """How long its model took for all of it, in ms: a part of the trial's duration."""
 
 
 class AgentInfo(msgspec.Struct, kw_only=True, frozen=True):

@@ -183,14 +183,24 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     n_tries: int = 0
     """Earlier verdicts about other versions, other trials or other questions."""
     n_failed: int = 0
-    """Earlier confirmations of this version that did not confirm it."""
+    """Earlier confirmations of this version that did not show it to help."""
+    n_refuted: int = 0
+    """Earlier confirmations of other versions that did not."""
+    was_shown: bool = False
+    """Whether an earlier run of this version showed it to help."""
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether a confirmation comes before anything is there to confirm: whoever confirms each
+        of twenty versions without a look has looked at twenty."""
+        return self.is_confirmation and bool(self.looks) and not self.was_shown
 
     def code(self, code: str) -> str:
         """Return the verdict about the arm, given what this run alone shows."""
         if code != "better":
             return code
         if self.is_confirmation:
-            return "promising" if self.n_failed else "confirmed"
+            return "promising" if self.n_failed or self.is_unseen else "confirmed"
         return "promising" if self.n_tries and self.confirmed is None else code
 
     @property
@@ -198,8 +208,12 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Say which look this is; nothing for the first."""
         if self.is_confirmation and self.n_failed:
             return f"{counted_noun(self.n_failed, 'earlier confirmation')} did not confirm it"
+        if self.is_unseen:
+            return "no earlier run showed it; --confirm --fresh runs both arms once more"
         if self.is_confirmation:
-            return "both arms were run anew to confirm it"
+            others = counted_noun(self.n_refuted, "other version")
+            but = f"; {others} could not be confirmed" if self.n_refuted else ""
+            return f"both arms were run anew to confirm it{but}"
         if self.confirmed is not None:
             return f"it was confirmed on {self.confirmed[:10]}"
         return f"edit {self.edit} against this control" if self.n_tries else ""

@@ -101,6 +101,8 @@ class _TemporaryFolder(AbstractContextManager[str]):
     """Deleted with the process if its context is never left."""
 
     def __init__(self, prefix: str) -> None:
+        # By the process in the name, what a kill leaves is known.
+        prefix = f"{prefix}{os.getpid()}-{_pid_namespace()}-"
         self._made = _tempfile().TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
 
     def __enter__(self) -> str:
@@ -109,6 +111,37 @@ class _TemporaryFolder(AbstractContextManager[str]):
     def __exit__(self, *_: object) -> None:
         _is_removed_file(self._made.name)
         self._made.cleanup()
+
+
+def abandoned_folders() -> Iterator[Path]:
+    """Yield the temporary folders of this user whose processes were killed."""
+    with suppress(OSError), os.scandir(temporary_place()) as entries:
+        for entry in entries:
+            found = _TEMPORARY.fullmatch(entry.name)
+            if found is None or found[2] != _pid_namespace() or entry.is_symlink():
+                continue
+            is_ours = entry.is_dir() and entry.stat(follow_symlinks=False).st_uid == os.getuid()
+            if is_ours and not os.path.exists(f"/proc/{found[1]}"):  # noqa: PTH110
+                yield Path(entry.path)
+
+
+def remove_abandoned_folders() -> None:
+    """Remove what killed processes have left: agents' logins, and copies of rows."""
+    for path in list(abandoned_folders()):
+        with suppress(OSError):
+            remove_folder(str(path), missing_ok=True)
+
+
+_TEMPORARY = re.compile(r"assay-(?:[a-z]+-)?([0-9]{1,10})-([0-9a-f]{4})-[a-z0-9_]{8}")
+
+
+@cache
+def _pid_namespace() -> str:
+    """Return a mark of the processes that this one sees: others may share its temporary folder."""
+    try:
+        return f"{os.stat('/proc/self/ns/pid').st_ino & 0xFFFF:04x}"  # noqa: PTH116
+    except OSError:  # no Linux, where nothing is removed
+        return "none"
 
 
 def _is_removed_file(path: str) -> bool:

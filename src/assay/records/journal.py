@@ -21,7 +21,7 @@ from assay.records.files import (
     same_bytes,
     write_all,
 )
-from assay.records.rows import UNREADABLE, open_rows
+from assay.records.rows import UNREADABLE, open_rows, read_lines
 from assay.records.signatures import Signatures
 from assay.records.trial.files import kind_of
 from assay.records.trial.views import NO_JSON, JudgedEntry, RowForm
@@ -87,12 +87,19 @@ class Journal:
     """Whether this process has opened one in a file: what was written is there after it ends."""
 
     def __init__(
-        self, path: Path, mode: Mode, hint: str = RESUMABLE, *, guarded: bool = True
+        self,
+        path: Path,
+        mode: Mode,
+        hint: str = RESUMABLE,
+        *,
+        guarded: bool = True,
+        signed: bool | None = None,
     ) -> None:
+        """What is guarded is signed as well, unless something else is said."""
         self.path = path
         self._guarded = guarded
-        # Only what a run measures is signed, and only where somebody may want to use it again.
-        self._signatures = Signatures.read(path.parent) if guarded else None
+        self._signed = guarded if signed is None else signed
+        self._signatures: Signatures | None = None
         self._fd = _open(path, mode, hint)
         self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
         self._overwrite = self._regular and mode == "overwrite"
@@ -111,6 +118,7 @@ class Journal:
             if self._regular and not self._overwrite:
                 _repair(self._fd)
                 self._start_copy()
+                self._find_signatures(afresh=self._size == 0)
         except BaseException:
             self._close()
             raise
@@ -198,16 +206,35 @@ class Journal:
         os.close(self._fd)
         self._fd = fd
         self._start_copy()
+        if self._signatures is not None:  # rows that were there before may not come back
+            self._signatures.forget_all_but(
+                line.rstrip(b"\r\n") for _, line in read_lines(self.path)
+            )
 
     def rows(self) -> Iterator[RowKey]:
         """Yield id and fingerprint of every row that is there."""
         with open_rows(self.path, hint="fix the line, or use --overwrite") as file:
             yield from file.rows(msgspec.json.Decoder(RowKey))
 
+    def unsigned_rows(self) -> int:
+        """Count the rows that Assay did not write here as this user."""
+        return _count_unsigned(self.path, self._signatures)
+
+    def _find_signatures(self, *, afresh: bool) -> None:
+        """Find the signatures of the folder, which is an experiment's, or those of the file."""
+        if self._signed and self._regular:
+            path = self.path
+            self._signatures = (
+                Signatures.read(path.parent)
+                or (None if afresh else Signatures.of_output(path))
+                or Signatures.of_output(path, afresh=True)
+            )
+
     def _drop_old_rows(self) -> None:
         os.ftruncate(self._fd, 0)
         self._overwrite = False
         self._start_copy()
+        self._find_signatures(afresh=True)
 
     def _start_copy(self) -> None:
         self._remember()
@@ -336,6 +363,18 @@ def measured_kind(path: Path) -> Kind | None:
         return kind_of(line)
     except (OSError, *UNREADABLE):
         return None
+
+
+def changed_rows(path: Path) -> int:
+    """Count the rows of a file that are not as this user's Assay wrote them in this place; none if
+    it never wrote the file."""
+    signatures = Signatures.of_output(path)
+    return _count_unsigned(path, signatures) if signatures else 0
+
+
+def _count_unsigned(path: Path, signatures: Signatures | None) -> int:
+    lines = (line.rstrip(b"\r\n") for _, line in read_lines(path))
+    return sum(not (signatures and signatures.holds(line)) for line in lines)
 
 
 def raw_folder(output: Path) -> Path:

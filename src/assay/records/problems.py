@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
 from msgspec import inspect
+
+from assay.records.text import closest
 
 _KINDS = {
     "bool": "true or false",
@@ -90,10 +91,10 @@ def _about_name(name: str, path: str, kind: Any, *, is_missing: bool) -> Problem
 
 
 def _unknown_name(name: str, path: str, known: list[str]) -> Problem:
-    close = get_close_matches(name, known, n=1)
+    meant = closest(name, known)
     begin = f"{path}." if path else ""
     more = f"; the fields are: {', '.join(known)}" if known else ""
-    more = f'; did you mean "{begin}{close[0]}"?' if close else more
+    more = f'; did you mean "{begin}{meant}"?' if meant else more
     return Problem(f"{begin}{name}", f'unknown field "{begin}{name}"{more}', True)
 
 

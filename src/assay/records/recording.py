@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from assay.records.capture import Cause, Failure, Identity, WorkspaceChanges
+from assay.records.capture import Cause, Failure, Identity, SimulatedUser, WorkspaceChanges
 from assay.records.raw_streams import SESSION_FILES, Attempt, named_streams, place_inside
 from assay.records.spec import Prompt
 
@@ -92,6 +92,8 @@ class Recording(msgspec.Struct, frozen=True):
     """What a reader should know before trusting this trial."""
     secrets: Any = None
     """What masks the secrets of the agent's environment in the row; never written itself."""
+    user: SimulatedUser | None = None
+    """Who answered the agent after the turns of the prompt."""
     unsplit: bool = False
     """Made by another harness that did not keep the turns apart: they are all in one."""
 
@@ -149,6 +151,7 @@ class RawOutput(msgspec.Struct, kw_only=True, rename="camel"):
     spec_hash: str | UnsetType = UNSET
     identity: Identity | UnsetType = UNSET
     warnings: list[str] | UnsetType = UNSET
+    simulated_user: SimulatedUser | UnsetType = UNSET
 
 
 def raw_output(prompt: Prompt, recording: Recording, text_agent: str | None = None) -> RawOutput:
@@ -187,6 +190,7 @@ def raw_output(prompt: Prompt, recording: Recording, text_agent: str | None = No
         agent=UNSET if text_agent is None else text_agent,
         output_mode=UNSET if text_agent is None else "text",
         warnings=list(recording.warnings) or UNSET,
+        simulated_user=recording.user or UNSET,
     )
 
 
@@ -218,6 +222,7 @@ def recording_of(
         evidence=row.evidence or {},
         retried=tuple(row.retried or ()),
         warnings=(*(row.warnings or ()), *([NOT_READ] if is_outside else ())),
+        user=row.simulated_user or None,
         unsplit=row.turns is UNSET,
     )
 
@@ -274,6 +279,7 @@ def _turns(row: RawOutput) -> Iterator[Turn]:
     cut = frozenset(row.oversized or ())
     times = row.raw_times or [0] * len(row.raw_lines)
     texts = [row.input] if isinstance(row.input, str) else row.input
+    texts = [*texts, *(row.simulated_user.said if row.simulated_user else ())]
     if row.turns is UNSET:  # a row of another harness
         end = TurnEnd(end_ms=round(row.timing.total), exit_code=0)
         yield Turn("\n".join(texts), end, partial(_lines, row, times, cut, 0, len(row.raw_lines)))

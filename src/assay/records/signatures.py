@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import os
 import secrets
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -17,6 +18,8 @@ from assay.records.private import write_private
 
 SIGNATURES = "signatures"
 _KEY_BYTES = 32
+_MOST_OUTPUTS = 1000
+"""Of so many outputs the codes are kept, those that were written last."""
 
 
 def user_key(name: str = "rows.key", *, make: bool = False) -> bytes | None:
@@ -56,26 +59,60 @@ class Signatures:
     @classmethod
     def begin(cls, folder: Path, about: str) -> Self | None:
         """Begin to sign what is written in a folder; None where no key can be kept."""
+        return cls._begin(folder / SIGNATURES, about)
+
+    @classmethod
+    def _begin(cls, path: Path, about: str) -> Self | None:
         if (key := user_key(make=True)) is None:
             return None
-        made = cls(folder / SIGNATURES, key, about, set())
-        folder.mkdir(parents=True, exist_ok=True)
-        remove_folder(str(made._path), missing_ok=True)
+        made = cls(path, key, about, set())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_folder(str(path), missing_ok=True)
         made._append(f"{made._code(b'')} {about}")
         return made
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
         """Return the signatures of a folder; None if it has none of this user."""
+        return cls._read(folder / SIGNATURES)
+
+    @classmethod
+    def _read(cls, path: Path) -> Self | None:
         try:
-            head, *codes = read_kept(folder / SIGNATURES).decode("utf-8", "replace").split("\n")
+            head, *codes = read_kept(path).decode("utf-8", "replace").split("\n")
         except OSError:
             return None
         code, _, about = head.partition(" ")
         if (key := user_key()) is None:
             return None
-        found = cls(folder / SIGNATURES, key, about, set(codes))
+        found = cls(path, key, about, set(codes))
         return found if hmac.compare_digest(code, found._code(b"")) else None
+
+    @classmethod
+    def of_output(cls, output: Path, *, afresh: bool = False) -> Self | None:
+        """Return the signatures of a file, which are beside the key; None if there are none.
+
+        afresh forgets what was signed there before.
+        """
+        path = _place_of_codes(output)
+        if not afresh:
+            return cls._read(path) or cls._of_moved(output, path)
+        with suppress(OSError):
+            _forget_oldest(path.parent)
+            return cls._begin(path, "")
+        return None
+
+    @classmethod
+    def _of_moved(cls, output: Path, path: Path) -> Self | None:
+        """Take the codes of a file that had another name."""
+        with suppress(OSError), output.open("rb") as file:
+            first = file.readline().rstrip(b"\r\n")
+            for entry in _entries(path.parent):
+                found = cls._read(Path(entry.path))
+                if found is not None and found.holds(first):
+                    write_private(path, Path(entry.path).read_bytes())
+                    return cls._read(path)
+        return None
 
     def sign(self, data: bytes) -> None:
         """Remember that Assay wrote these bytes; before it does, so that a kill loses none."""
@@ -85,6 +122,14 @@ class Signatures:
                 self._append(code)
                 self._known.add(code)
 
+    def forget_all_but(self, lines: Iterable[bytes]) -> None:
+        """Forget what is in the file no more; those of a folder are kept, for its other files."""
+        if self._path.name != SIGNATURES:
+            self._known = {self._code(line) for line in lines} & self._known
+            text = "\n".join([f"{self._code(b'')} {self.about}", *self._known, ""])
+            with suppress(OSError):
+                write_private(self._path, text.encode())
+
     def holds(self, data: bytes) -> bool:
         """Whether Assay wrote these bytes here."""
         return self._code(data) in self._known
@@ -93,7 +138,7 @@ class Signatures:
         # The length keeps what is said of all apart from the data.
         head = self.about.encode("utf-8", "surrogateescape")
         text = len(head).to_bytes(8) + head + hashlib.sha256(data).digest()
-        return hmac.new(self._key, text, "sha256").hexdigest()[:32]
+        return hmac.digest(self._key, text, "sha256").hex()[:32]
 
     def _append(self, line: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -123,12 +168,47 @@ def _code_of(key: bytes, data: bytes, about: str) -> bytes:
     return hmac.new(key, text, "sha256").hexdigest().encode()
 
 
+def forget_output(output: Path) -> None:
+    """Remove the codes of a file that is gone."""
+    with suppress(OSError):
+        _place_of_codes(output).unlink()
+
+
+def _place_of_codes(output: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(os.path.realpath(output))).hexdigest()[:32]
+    return key_path("outputs") / name
+
+
+def _forget_oldest(folder: Path) -> None:
+    found = _entries(folder)
+    if len(found) < _MOST_OUTPUTS + _MOST_OUTPUTS // 5:  # not each time
+        return
+    kept = []
+    for entry in found:
+        with suppress(OSError):  # another process has removed it
+            kept.append((entry.stat().st_mtime_ns, entry.path))
+    for _, path in sorted(kept)[: max(0, len(kept) - _MOST_OUTPUTS)]:
+        with suppress(OSError):
+            os.unlink(path)  # noqa: PTH108
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except FileNotFoundError:
+        return []
+
+
 def unsigned(file: Path, signatures: Signatures | None) -> int:
     """Count the lines of a file that Assay did not write there."""
     try:
-        lines = read_kept(file).splitlines()
+        *lines, torn = read_kept(file).split(b"\n")
     except FileNotFoundError:
         return 0
     except OSError:  # no regular file, or one without end
         return 1
+    # A last line that a kill tore is no row, and is dropped.
+    lines += [torn] if torn.rstrip().endswith(b"}") else []
+    lines = [line.rstrip(b"\r") for line in lines]
     return sum(bool(line) and not (signatures and signatures.holds(line)) for line in lines)

@@ -11,11 +11,15 @@ import msgspec
 
 from assay.errors import InputError
 from assay.records.capture import Failure, Identity
+from assay.records.patterns import Pattern, UnsupportedPatternError
 
 HINT = 'one JSON object per line, each with a unique id: {"id": "a", "input": "Say hello"}'
 
 
 type Texts = str | list[str]
+
+USER_VERSION = "1"
+"""Raise this when a simulated user is asked in other words, or checked by other rules."""
 
 
 class Expect(
@@ -49,6 +53,54 @@ class Encoded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base64: str
 
 
+class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a scripted user says to an answer of the agent."""
+
+    when: str
+    """A regular expression that matches somewhere in the answer."""
+    say: str
+
+
+class User(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    rename="camel",
+):
+    """Who answers the agent after the turns of the prompt: a model by its URL, or a script."""
+
+    persona: str = ""
+    """Who the user is, and how it speaks."""
+    goal: str = ""
+    """What it wants from the agent."""
+    stop: str = ""
+    """When it has nothing more to say; by default once the goal is reached."""
+    facts: dict[str, str] = {}
+    """All that it knows, by name: anything else it may not claim."""
+    max_turns: int = 10
+    """Most messages to the agent in all, those of the prompt among them."""
+    model: str = ""
+    """The model that speaks for it; this and the next three are as for the grader judge."""
+    url: str = ""
+    key: str = ""
+    temperature: float | None = None
+    replies: list[Reply] = []
+    """A script, in place of a model: the first reply that fits is said, none ends it."""
+
+    @property
+    def asks(self) -> "PluginRef | None":
+        """The model that speaks for it."""
+        if self.replies:
+            return None
+        options = {
+            "model": self.model, "url": self.url, "key": self.key, "temperature": self.temperature
+        }  # fmt: skip
+        given = {name: value for name, value in options.items() if value not in ("", None)}
+        return PluginRef(name="model", options=given)
+
+
 class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One case put to an agent: one fresh session, one or several turns."""
 
@@ -78,6 +130,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Folder that is copied into the workspace, in place of --workspace-template."""
     tags: Texts = []
     """Labels to filter by."""
+    user: list[Reply] | User | None = None
+    """Who answers the agent's questions after the last turn: replies, or a simulated user."""
     honeypot: bool = False
     """Whether it cannot be passed honestly: a trial that passes is a hack."""
 
@@ -114,6 +168,11 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     @property
+    def simulated_user(self) -> User | None:
+        """Who answers the agent; replies alone are a user as well."""
+        return User(replies=self.user) if isinstance(self.user, list) else self.user
+
+    @property
     def turns(self) -> tuple[str, ...]:
         """The messages to the agent, in order."""
         return (self.input,) if isinstance(self.input, str) else tuple(self.input)
@@ -139,10 +198,11 @@ def check_prompt(prompt: Prompt, place: str, places: dict[str, str]) -> None:
         msg = f'{place}: "timeout" is {prompt.timeout}; it must be more than 0 ms'
         raise InputError(msg)
     _check_own(prompt, place)
+    _check_user(prompt, place)
     places[prompt.id] = place
 
 
-ROW_FIELDS = ("graders", "expect", "files", "workspace", "tags", "honeypot")
+ROW_FIELDS = ("graders", "expect", "files", "workspace", "tags", "user", "honeypot")
 """Fields of a prompt that its results have as well, for `assay grade` and for the reader. Not
 `setup`: in results this is what the agent had."""
 
@@ -173,6 +233,33 @@ def _check_own(prompt: Prompt, place: str) -> None:
         if value is not None and (not texts or "" in texts):
             msg = f'{place}: "expect.{name}" is empty; leave it out'
             raise InputError(msg)
+
+
+def _check_user(prompt: Prompt, place: str) -> None:
+    """Refuse a user who could never say anything."""
+    user = prompt.simulated_user
+    if user is None:
+        return
+    why, hint = "", 'for example: "user": [{"when": "(?i)which size", "say": "Medium."}]'
+    speaks = bool(user.model) + bool(user.replies)
+    if speaks != 1:
+        why = "has both a model and replies" if speaks else "has neither replies nor a model"
+    elif user.model and not (user.persona.strip() or user.goal.strip()):
+        why, hint = "has no persona and no goal", "say who the user is and what it wants"
+    elif user.max_turns <= len(prompt.turns):
+        why = f"can say nothing: maxTurns is {user.max_turns}, and the prompt has as many turns"
+        hint = "maxTurns counts all messages to the agent, those of the prompt among them"
+    for number, reply in enumerate(user.replies):
+        if not reply.say.strip():
+            why = f"has an empty text: [{number}].say"
+        try:
+            Pattern(reply.when)
+        except UnsupportedPatternError as error:
+            why = f"has a regular expression that cannot be used: [{number}].when: {error}"
+            hint = "write it without lookaround, back references and large repetitions"
+    if why:
+        msg = f'{place}: "user" {why}'
+        raise InputError(msg, hint=hint)
 
 
 def _unfit(path: str, paths: Iterable[str]) -> str:
@@ -260,6 +347,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     isolate: bool = False
     env_names: tuple[str, ...] = ()
     """Variables passed through when isolated."""
+    hidden_env: tuple[str, ...] = ()
+    """Variables that hold the keys of judges and simulated users by URL: the agent gets none of
+    them that its adapter or env_names does not name."""
     tools: bool = True
     """Whether the agent may use tools; see Ask.tools."""
     login: bool = False
@@ -343,7 +433,9 @@ class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hash(self) -> str:
         """Fingerprint of the prompt and the identity; see hash_with_graders."""
-        task = msgspec.json.encode((self.prompt.task, self.benchmark.name), order="deterministic")
+        asked: list[Any] = [self.prompt.task, self.benchmark.name]
+        asked += [USER_VERSION] if self.prompt.user else []
+        task = msgspec.json.encode(asked, order="deterministic")
         made_by, graders = _encoded(self.identity or self.agent)
         return hashlib.sha256(task + made_by).hexdigest()[:16] + graders
 

@@ -1,6 +1,7 @@
 """Text that comes from agents, prompts and providers, made fit to be shown to a person."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 # Control characters (C0, DEL, C1), what turns the direction of text round, and half characters.
@@ -44,6 +45,13 @@ def shortened(text: str, most: int) -> str:
 def with_trial(row_id: str, number: Any) -> str:
     """Name a trial by its prompt, and by its number where that is known (of `assay trials`)."""
     return f"{row_id} (trial {number})" if number else row_id
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return the known name that was probably meant; empty if none is like it."""
+    from difflib import get_close_matches  # late: only for a wrong name
+
+    return next(iter(get_close_matches(name, list(known), n=1)), "")
 
 
 def counted_noun(n: int, noun: str) -> str:

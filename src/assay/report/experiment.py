@@ -38,7 +38,8 @@ def edit_lines(arm: str, looks: Sequence[EditLook]) -> Iterator[str]:
 
 def effect_lines(effects: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Draw the effect of each treatment of an ablation, with its interval, from -1 to +1."""
-    width = min(_WIDEST_NAME, max((len(effect["name"]) for effect in effects), default=0))
+    names = [len(effect["name"]) for effect in effects]
+    width = max((n for n in names if n <= _WIDEST_NAME), default=0)
     for effect in effects:
         ends = effect["interval"] or {"low": None, "high": None}
         low, at, high = ends["low"], effect["difference"], ends["high"]
@@ -46,7 +47,11 @@ def effect_lines(effects: Sequence[dict[str, Any]]) -> Iterator[str]:
         if at is not None and low is not None and high is not None:
             shown = points(at, (low, high), 0.0)
             size = f"{shown[0]} ({shown[1]} to {shown[2]})"
-        yield f"  {effect['name'][:width]:{width}} {_drawn(low, at, high)} {size}"
+        name = effect["name"]
+        if len(name) > width:  # a long one has a line of its own
+            yield f"  {name}"
+            name = ""
+        yield f"  {name:{width}} {_drawn(low, at, high)} {size}"
 
 
 def _drawn(low: float | None, at: float | None, high: float | None) -> str:
@@ -88,7 +93,7 @@ def span(seconds: float) -> str:
 def look_first(pairs: Sequence[dict[str, Any]], reasons: Sequence[str]) -> str:
     """Say what a person should look at before anything else; nothing if nothing changed."""
     if reasons:
-        return "Fix this first: " + reasons[0]
+        return "First fix what the verdict names; the same command then runs what is missing."
     for words, name in (("got worse", "regressed"), ("got better", "improved")):
         for pair in pairs:
             if ids := pair[name]:

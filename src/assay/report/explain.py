@@ -40,7 +40,7 @@ def explain_lines(found: Explanation, most: int) -> Iterator[str]:
         yield f"      {_named(cluster.trials, cluster.n_failures)}"
     if len(found.clusters) > _MOST_CLUSTERS:
         yield f"  and {len(found.clusters) - _MOST_CLUSTERS} smaller ones"
-    yield from _partings(found.divergences)
+    yield from _divergence_lines(found.divergences)
     yield ""
     shown = found.failures[:most]
     rest = f", the first {len(shown)} of {found.n_failed}" if len(shown) < found.n_failed else ""
@@ -105,14 +105,14 @@ def _named(trials: Sequence[tuple[str, str, int | None]], n: int) -> str:
     return visible_line(", ".join(names)) + more
 
 
-def _partings(divergences: Sequence[Divergence]) -> Iterator[str]:
+def _divergence_lines(divergences: Sequence[Divergence]) -> Iterator[str]:
     if not divergences:
         return
     yield ""
-    yield "Where passes and failures of a prompt part:"
+    yield "Where passes and failures of a prompt diverge:"
     ranked = sorted(divergences, key=lambda one: -abs(_difference(one)))
     for one in ranked[:_MOST_DIVERGENCES]:
-        yield f"  {parting_words(one)}"
+        yield f"  {divergence_words(one)}"
     if len(ranked) > _MOST_DIVERGENCES:
         yield f"  and {len(ranked) - _MOST_DIVERGENCES} more prompts"
 
@@ -121,7 +121,7 @@ def _difference(one: Divergence) -> float:
     return one.passed_with / one.n_with - one.passed_without / one.n_without
 
 
-def parting_words(one: Divergence) -> str:
+def divergence_words(one: Divergence) -> str:
     """Say which step passes and failures part at, with both counts."""
     trial = f"trial {one.number} of {one.run}" if one.number else one.run
     return (

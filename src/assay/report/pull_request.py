@@ -16,7 +16,7 @@ from assay.report.comparison import health_lines, measured, proof_lines
 from assay.report.experiment import effect_lines
 from assay.report.markdown import table_line
 from assay.report.sentence import gate_sentence, sentences
-from assay.report.text import percents
+from assay.report.text import percents, seconds_text
 
 MOST_LINES = 40
 MOST_REGRESSIONS = 5
@@ -327,15 +327,16 @@ def _cost(performance: dict[str, Any], n_trials: int) -> str:
 
 def _median(performance: dict[str, Any], n_trials: int) -> str:
     latency = performance["latency"]
-    return f"{latency['p50'] / 1000:.1f} s" if latency else "not known"
+    return seconds_text(latency["p50"] / 1000) if latency else "not known"
 
 
 def _dollars(usd: float) -> str:
-    return f"{'-' if usd < 0 else '+'}${abs(usd):.5f}"
+    shown = f"{abs(usd):.5f}"
+    return f"{'-' if usd < 0 else '+'}${shown}" if float(shown) else "$0"
 
 
 def _seconds(ms: float) -> str:
-    return f"{ms / 1000:+.1f} s"
+    return f"{'-' if ms < 0 else '+'}{seconds_text(abs(ms) / 1000)}" if round(ms) else "0 s"
 
 
 def plain(text: str) -> str:

@@ -13,7 +13,7 @@ from assay.records.files import copy_part, temporary_file
 from assay.records.rows import RowFile
 from assay.records.text import visible, with_trial
 from assay.records.trial.reference import reference_row
-from assay.records.trial.views import CsvView, GradeView, HasScoreView, MarkdownView
+from assay.records.trial.views import CsvView, GradeView, HasScoreView, MarkdownView, asked
 from assay.report.text import fence, fixed, js_number, one_text, shorten
 
 type Style = Literal["jsonl", "markdown", "csv"]
@@ -86,7 +86,7 @@ def _line(inside: Callable[[str], str], row: CsvView, more: str = "") -> str:
     errors = "true" if row.tool_errors else "false"
     trial = "" if row.number is None else f",{row.number}"
     return (
-        f'"{inside(row.id)}"{trial},"{inside(one_text(row.input, " | "))}","{hint}",'
+        f'"{inside(row.id)}"{trial},"{inside(one_text(asked(row), " | "))}","{hint}",'
         f'"{inside(row.output)}",{errors},{js_number(row.timing.total)}{more}\n'
     )
 
@@ -193,9 +193,9 @@ def _section(row: MarkdownView) -> str:
     hint = f"**Hint**: {row.hint}\n\n" if row.hint else ""
     verdict = _verdict(row.score) if row.score else ""
     troubles = _troubles(row) if row.tool_errors or row.failure or row.error or row.errors else ""
-    asked = shorten(one_text(row.input, " → "), 100)
+    question = shorten(one_text(asked(row), " → "), 100)
     return (
-        f"### {with_trial(row.id, row.number)}\n\n**Input**: {asked}\n\n{hint}"
+        f"### {with_trial(row.id, row.number)}\n\n**Input**: {question}\n\n{hint}"
         f"**Output**:\n{mark}\n{output}\n{mark}\n\n{verdict}{troubles}---\n\n"
     )
 

@@ -69,7 +69,7 @@ def sentences(
         for pair in sections["pairs"]
         if (pair["runA"], pair["runB"]) == (verdict["runA"], verdict["runB"])
     )
-    words = _Words(sections, verdict, pair, Numbers(fractions))
+    words = _PairSentences(sections, verdict, pair, Numbers(fractions))
     return [visible_line(text) for text in words.all()]
 
 
@@ -96,7 +96,7 @@ def pair_sentence(
     return " ".join(sentences(sections, {**runs, **msgspec.to_builtins(verdict)}))
 
 
-class _Words:
+class _PairSentences:
     """The facts about two runs, as sentences."""
 
     def __init__(
@@ -490,9 +490,21 @@ def effects_sentence(
         verb = "does not show an effect"
         if shown:
             verb = "matters" if effect["difference"] > 0.0 else "does harm"
+        elif n_unused := _trials_without_use(sections, effect["name"]):
+            trials = counted_noun(n_unused, "trial")
+            verb = f"was never used in {trials}: nothing was tested of it"
         parts.append(f"{effect['name']} {verb} ({difference}, {limits})")
     parts += _together(sections, effects, numbers)
     return f"{'; '.join(parts)}."
+
+
+def _trials_without_use(sections: Mapping[str, Any], treatment: str) -> int:
+    """Count the trials that had a treatment, if it was used in none of them; otherwise 0."""
+    arms, uses = sections.get("arms", {}), sections.get("proof", {}).get("uses", ())
+    alone = {use["name"] for use in uses if list(arms.get(use["arm"], ())) == [treatment]}
+    names = alone or {treatment}
+    own = [use for use in uses if use["name"] in names and treatment in arms.get(use["arm"], ())]
+    return 0 if any(use["used"] for use in own) else sum(use["trials"] for use in own)
 
 
 def _together(

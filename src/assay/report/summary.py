@@ -21,6 +21,7 @@ from assay.records.trial.views import (
     SummaryView,
     ThoughtText,
     ToolUse,
+    asked,
 )
 from assay.report.text import fence, js_number, one_text, shorten
 
@@ -57,7 +58,7 @@ def _summarize(row: SummaryView, setups: SetupReader) -> Summary:
     return Summary(
         id=row.id,
         number=row.number or UNSET,
-        input=one_text(row.input, "\n"),
+        input=one_text(asked(row), "\n"),
         output=row.output,
         tool_calls=[step.name for step in row.trajectory if step.type == "tool_call"],
         duration=duration_ms(row.timing.start, row.timing.end),
@@ -122,7 +123,7 @@ def _section(row: DetailView, setups: SetupReader) -> str:
     warning = f"**UNHEALTHY:** {visible_line(lacked)}\n\n" if lacked else ""
     return (
         f"## Evaluation Record: {with_trial(row.id, row.number)}\n\n{warning}"
-        f"**Input:** {one_text(row.input, '\n')}\n\n"
+        f"**Input:** {one_text(asked(row), '\n')}\n\n"
         f"**Trajectory:**\n{''.join(steps)}\n"
         f"**Output:** {shorten(row.output, 200)}\n\n{'\n'.join(_facts(row))}\n\n---\n\n"
     )

@@ -1,4 +1,4 @@
-"""What earlier runs have left on disk: workspaces, copies of templates, caches of the viewer.
+"""What earlier runs have left on disk: workspaces, copies of templates, caches.
 
 Only what Assay knows it made is listed: folders with a note, or with a name of ours in a place that
 is this user's alone. What a run that goes on uses is never listed.
@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from assay.errors import OutputError
-from assay.records.files import remove_folder
+from assay.records.files import abandoned_folders, remove_folder
 from assay.records.private import cache_root
 from assay.run.notes import Note, notes_in, remove_empty, run_folders
 from assay.run.workspace import private_root
 
-WORKSPACES, TEMPLATES, CACHES = "workspaces", "copies of templates", "caches of the viewer"
+WORKSPACES, TEMPLATES, CACHES = "workspaces", "copies of templates", "caches"
+TEMPORARY = "temporary folders of killed runs"
 _TEMPLATE = re.compile(r"template-[0-9a-f]{16}(-\d+)?")
-_CACHES = ("search", "runs", "index")
-"""Folders of the cache whose files the viewer makes again when it needs them."""
+_CACHES = ("search", "runs", "index", "verdicts")
+"""Folders of the cache whose files the viewer makes again when it needs them, and the verdicts of
+models by their URL, which are asked for again."""
 
 
 class Leftover(NamedTuple):
@@ -62,6 +64,9 @@ def leftovers(more: Iterable[Path] = ()) -> Iterator[Leftover]:
         yield from _templates(root)
     for folder in more:
         yield from _workspaces(folder.resolve())
+    for path in list(abandoned_folders()):
+        with contextlib.suppress(OSError):
+            yield Leftover(TEMPORARY, path, path.lstat().st_mtime)
     for name in _CACHES:
         with contextlib.suppress(OSError):
             for path in sorted((cache_root() / name).iterdir()):

@@ -33,6 +33,11 @@ _SETUP_BYTES = 2000
 """How much of the end of what a set-up printed is shown."""
 
 
+type SaysNext = Callable[[Sequence[tuple[str, str]]], str | None]
+"""Returns what a user says after these turns, pairs of what was asked and answered; None is
+nothing more. Raises PluginError when the user itself fails."""
+
+
 class Places(msgspec.Struct, frozen=True):
     """The folders of one trial."""
 
@@ -47,6 +52,8 @@ class Places(msgspec.Struct, frozen=True):
 class Conversation:
     """One trial's turns. Ends every process it started, whatever happens."""
 
+    user: SaysNext | None = None
+    """Answers the agent after the last turn of the prompt."""
     until: Until | None = None
     """Says of each step whether it settles the trial, which then ends."""
 
@@ -101,12 +108,18 @@ class Conversation:
         """Whether the adapter had files written, which may be in the scratch folder."""
 
     def hold(self) -> None:
-        """Put all turns of the prompt to the agent, until one does not end well."""
+        """Put all turns to the agent, those of the prompt and then those of its user, until one
+        does not end well."""
         turns = self._spec.prompt.turns
         try:
             for number, text in enumerate(turns, 1):
-                if not self.put(text, last=number == len(turns)):
+                if not self.put(text, last=number == len(turns) and self.user is None):
                     return
+            while self.user is not None and (said := self._next_words(self.user)) is not None:
+                if not self.put(said):
+                    return
+            if self._process is not None:
+                self._let_exit(self._process, TurnEnd())
         except SpawnError as error:
             # What could be started for an earlier turn, and now cannot, the agent itself broke.
             cause = Cause.AGENT_CRASH if self.turns else Cause.SPAWN
@@ -114,6 +127,15 @@ class Conversation:
         finally:
             if self._process is not None or self._left_processes:
                 self.close()
+
+    def _next_words(self, user: SaysNext) -> str | None:
+        """Return what the user says next; None ends the conversation."""
+        mask = self.secrets.mask_text  # a user may be a model elsewhere
+        try:
+            return user([(mask(asked), mask(answer)) for asked, answer in self._history])
+        except PluginError as error:
+            self.failure = Failure(cause=Cause.USER, message=error.message)
+            return None
 
     def _launch(self, command: WrappedCommand, fds: Sequence[int], **more: Any) -> Launch:
         """Return what to start, with these two files as stdout and stderr."""
@@ -336,7 +358,9 @@ class Conversation:
     def _environment(self, command: Command) -> dict[str, str]:
         """Return the agent's environment; remember the secrets in it."""
         env = child_env(self._spec, self._places.home, command)
-        for name in {"OLDPWD", *self.hidden_env} - command.env.keys():
+        around = self._spec.surroundings
+        keys = {*around.hidden_env} - {*command.pass_env, *around.env_names}
+        for name in {"OLDPWD", *self.hidden_env, *keys} - command.env.keys():
             env.pop(name, None)
         if "PWD" in env:  # ours leads to the operator's folder
             env["PWD"] = self._places.workspace

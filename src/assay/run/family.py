@@ -123,11 +123,7 @@ class Mark:
             with contextlib.suppress(OSError, ValueError):
                 if resource.prlimit(pid, _LIMIT)[0] == self.number:
                     return True
-        try:
-            environment = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            return False
-        return f"{MARK_NAME}={self.token}".encode() in environment.split(b"\0")
+        return f"{MARK_NAME}={self.token}".encode() in _environment(pid).split(b"\0")
 
 
 def end_family(root: int | None, mark: Mark, term_s: float, *, spare_root: bool = False) -> bool:
@@ -162,7 +158,7 @@ def wait_for_orphans(mark: Mark, seconds: float = 1.0) -> None:
 
 
 @contextlib.contextmanager
-def no_strays() -> Iterator[None]:
+def no_orphans_left() -> Iterator[None]:
     """Kill at the end what the block left to us and no mark tells of.
 
     A process that clears its environment and changes its limits has no mark left. It is still
@@ -202,20 +198,46 @@ def _kill_trees(pids: Iterable[int]) -> None:
 
 def end_leftovers(run_token: str) -> int:
     """End what a run that was itself killed left behind; return how many processes."""
-    import psutil
-
-    left = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get(MARK_NAME, "").startswith(f"{run_token}."):
-                left.append(process)
+    left = _marked_by(run_token)
     for process in left:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
     deadline = time.monotonic() + _KILL_S
     while any(map(_is_alive, left)) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     return len(left)
+
+
+def _marked_by(run_token: str) -> list[Any]:
+    """Return the processes that were started for trials of a run."""
+    mark = f"\0{MARK_NAME}={run_token}.".encode()
+    listed = Path("/proc/self/environ").exists()
+    # As a rule there is none. psutil, which takes long to look at each, is then not even imported.
+    pids = [pid for pid in _all_pids() if mark in _environment(pid)] if listed else None
+    if pids == []:
+        return []
+    import psutil
+
+    found = []
+    for pid in psutil.pids() if pids is None else pids:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            if process.environ().get(MARK_NAME, "").startswith(f"{run_token}."):
+                found.append(process)
+    return found
+
+
+def _all_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+
+
+def _environment(pid: int) -> bytes:
+    """Return the variables of a process, each after a zero byte; none if they cannot be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123
+            return b"\0" + file.readall()
+    except OSError:
+        return b""
 
 
 class _Family:

@@ -57,7 +57,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 _START = msgspec.json.Decoder(Start)
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class FunctionTurn(msgspec.Struct, frozen=True, kw_only=True):
     """What a forked process is to do that calls a function as an agent."""
 
     called: FunctionCall
@@ -242,7 +242,7 @@ def _call(fds: Sequence[int]) -> NoReturn:
         *standard, order_fd = fds
         with os.fdopen(order_fd, "rb") as file:
             file.seek(0)
-            order = msgspec.json.decode(file.read(), type=Order)
+            order = msgspec.json.decode(file.read(), type=FunctionTurn)
         answer_fd = fcntl.fcntl(standard[1], fcntl.F_DUPFD_CLOEXEC, 3)
         for number, fd in enumerate((standard[0], standard[2], standard[2])):
             os.dup2(fd, number)

@@ -7,6 +7,7 @@ set their name there for a commit. So what changed is named.
 
 import hashlib
 import os
+import re
 import shlex
 import stat
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,8 @@ _FILES = (
 _OF_PROJECT = (".gitattributes", ".gitmodules")
 _MOST_FILES = 2000
 _MOST_BYTES = 1024 * 1024
+_MOST_WORDS = 20_000
+_VALUES = re.compile(r"[=\"';&|]")
 _NAMED = 3
 type GitSettings = Mapping[str, str]
 """Paths of files and what they were, as hashes."""
@@ -40,7 +43,34 @@ def git_settings(folder: Path) -> GitSettings:
         if number == _MOST_FILES:
             break
         found[str(path)] = _digest(path)
+    configs = [Path(path) for path in found if Path(path).name.startswith("config")]
+    for path in _named_by(configs, top):
+        if len(found) < 2 * _MOST_FILES:
+            found[str(path)] = _digest(path)
     return found
+
+
+def _named_by(configs: list[Path], top: Path) -> Iterator[Path]:
+    """Yield files of the project that git's settings name: hooks (core.hooksPath), included
+    settings, and programs."""
+    inside, known, n_words = f"{top.resolve()}/", {*configs}, 0
+    for config in configs:  # which grows
+        # Hooks and programs are found from the top, included files from where they are named.
+        for word in _VALUES.sub(" ", _text(config)).split():
+            n_words += 1
+            if n_words > _MOST_WORDS:
+                return
+            for place in (top, config.parent):
+                named = os.path.expanduser(word)  # noqa: PTH111 - there may be no such user
+                path = Path(os.path.normpath(place / named))
+                if path in known or not str(path).startswith(inside) or not os.path.lexists(path):
+                    continue
+                known.add(path)
+                if path.is_dir():
+                    yield from _files_in(path)
+                else:
+                    yield path
+                    configs.append(path)
 
 
 def changed_settings(before: GitSettings, now: GitSettings) -> list[str]:
@@ -112,6 +142,8 @@ def _digest(path: Path) -> str:
         if not stat.S_ISREG(about.st_mode):
             return kind
         data = read_regular(path, _MOST_BYTES + 1)
-        return f"{kind} {about.st_size} {hashlib.sha256(data).hexdigest()}"
+        # Of a larger file its time is looked at as well, which nobody can set back.
+        size = (about.st_size, about.st_ctime_ns if len(data) > _MOST_BYTES else 0)
+        return f"{kind} {size} {hashlib.sha256(data).hexdigest()}"
     except OSError:
         return ""

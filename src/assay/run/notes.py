@@ -145,16 +145,16 @@ def notes_in(parent: Path) -> Iterator[Note]:
 def remove_passed(root: Path, own: Collection[str]) -> None:
     """Remove the workspaces of trials that passed, of all runs in a place but these."""
     for parent in run_folders(root):
-        if parent.name in own or _is_swept(parent):
+        if parent.name in own or _is_cleaned(parent):
             continue
         for note in notes_in(parent):
             if note.passed and note.token not in own and not note.is_live:
                 note.remove()
         if not remove_empty(parent):
-            _note_swept(parent)
+            _note_cleaned(parent)
 
 
-def _is_swept(parent: Path) -> bool:
+def _is_cleaned(parent: Path) -> bool:
     """Whether nothing has come or gone since a folder was looked through: there may be many."""
     try:
         notes = parent / NOTES
@@ -163,7 +163,7 @@ def _is_swept(parent: Path) -> bool:
         return False
 
 
-def _note_swept(parent: Path) -> None:
+def _note_cleaned(parent: Path) -> None:
     """Note that only what did not pass is left of a run that is over."""
     notes = parent / NOTES
     with contextlib.suppress(OSError):

@@ -251,7 +251,7 @@ class _Forked:
 
     def _call_as_agent(self, launch: Launch, mark: family.Mark) -> int:
         assert launch.function is not None
-        order = fork.Order(
+        order = fork.FunctionTurn(
             called=launch.function,
             cwd=launch.cwd,
             env=dict(launch.env),

@@ -130,7 +130,7 @@ class StartedProgram:
                 self._process.release()
                 self._output.close()
 
-    def last_words(self) -> str:
+    def output_end(self) -> str:
         """The end of what it wrote."""
         with self._lock:
             return self._final_output if self._released else self._output_tail()

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any, ClassVar, NoReturn
 
 from assay.records.files import nameless_file, temporary_place, write_all
-from assay.run.family import Mark, end_leftovers, forget_parent, leave_orphans, no_strays
+from assay.run.family import Mark, end_leftovers, forget_parent, leave_orphans, no_orphans_left
 from assay.run.process import Launch, Process, name_of_signal, stop_all
 
 _END_S = 20.0
@@ -166,7 +166,7 @@ def _main() -> None:
     while function := os.read(0, _MOST_NAME_BYTES).decode().strip():
         with contextlib.suppress(Exception):  # the inner process will say what is wrong with it
             import_module(function.partition(":")[0])
-        with no_strays():
+        with no_orphans_left():
             inner = os.fork()
             if not inner:
                 os.close(status)
@@ -190,7 +190,7 @@ def _do(function: str, order: int) -> NoReturn:
         os.environ.update(variables)
         threading.Thread(target=_end_with_caller, args=(token,), daemon=True).start()
         module, _, name = function.partition(":")
-        with no_strays():
+        with no_orphans_left():
             made = getattr(import_module(module), name)(argument, token)
         atexit._run_exitfuncs()
         with os.fdopen(result, "wb") as file:

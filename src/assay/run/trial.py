@@ -21,7 +21,7 @@ from assay.records.files import remove_folder, temporary_folder, temporary_place
 from assay.records.recording import Recording
 from assay.records.spec import TrialSpec
 from assay.run.confinement import Confinement
-from assay.run.conversation import Conversation, Places
+from assay.run.conversation import Conversation, Places, SaysNext
 from assay.run.family import Mark
 from assay.run.git_settings import changed_settings, git_settings
 from assay.run.host import LocalHost
@@ -39,6 +39,7 @@ def recorded(
     on_step: OnStep | None = None,
     trace: Trace | None = None,
     until: Until | None = None,
+    user: SaysNext | None = None,
 ) -> Iterator[Recording]:
     """Run a trial to its end, or until a step settles it; inside the block its raw streams can be
     read.
@@ -48,7 +49,7 @@ def recorded(
     """
     around = spec.surroundings
     with RawStreams(around.raw_dir, spec.run_token if around.pack_raw else None) as raw:
-        yield _record(spec, raw, _Listeners(on_step, trace, until))
+        yield _record(spec, raw, _Listeners(on_step, trace, until, user))
 
 
 def check_program(spec: TrialSpec) -> None:
@@ -85,11 +86,12 @@ def lost_trial(why: str) -> Recording:
 
 
 class _Listeners(NamedTuple):
-    """Who is told what the agent does while it does it."""
+    """Who is told what the agent does while it does it, and who answers it."""
 
     on_step: OnStep | None
     trace: Trace | None
     until: Until | None
+    user: SaysNext | None
 
 
 def _record(spec: TrialSpec, raw: RawStreams, listeners: _Listeners) -> Recording:
@@ -137,21 +139,25 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners)
         conversation.hidden_env = frozenset(world.hidden_env)
         conversation.repetitive = world.repetitive
         conversation.trace, conversation.until = listeners.trace, listeners.until
+        conversation.user = listeners.user
         if isinstance(spec.prompt.setup, str):
             with _as_world_error(), _confinement(spec, places, world) as confinement:
                 conversation.set_up(spec.prompt.setup, confinement)
         around = spec.surroundings
         keep_start(spec, workspace, AGENT_FILES if adapter.reads is None else adapter.reads)
         before = Snapshot(workspace, around) if around.snapshot else None
-        # A workspace that Assay made is no repository of the user.
-        settings = None if around.workspace_dir else git_settings(workspace)
+        # A workspace that Assay made is no repository of the user, but without a sandbox the
+        # agent reaches the one from which Assay was started.
+        is_confined = around.sandbox or around.container
+        place = Path(around.cwd) if around.workspace_dir else workspace
+        settings = None if around.workspace_dir and is_confined else git_settings(place)
         note_repository(Repository(workspace, around) if around.repository else None)
         conversation.confinement = stack.enter_context(_confinement(spec, places, world))
         stack.callback(_remove_scratch, conversation, scratch)
         conversation.hold()
         conversation.mask_again()
         if settings is not None:
-            found = changed_settings(settings, git_settings(workspace))
+            found = changed_settings(settings, git_settings(place))
             conversation.warnings += (*found,)
         evidence, broken = _evidence(world, conversation)
         if conversation.keep:

@@ -88,7 +88,7 @@ _PROJECTS = (".git", ".hg", ".jj", ".env")
 
 def inherited(folder: Path) -> list[Path]:
     """Return what agents would read in a folder that may not exist yet, or in one above it."""
-    return [path for path in _above(folder, AGENT_FILES) if path.exists()]
+    return _found_above(folder, AGENT_FILES)
 
 
 def private_root() -> Path:
@@ -96,7 +96,7 @@ def private_root() -> Path:
     unfit: list[Path] = []
     # Where they really are: an agent looks for its files above that.
     for place in map(Path.resolve, _private_places()):
-        found = [path for path in _above(place, AGENT_FILES + _PROJECTS) if path.exists()]
+        found = _found_above(place, AGENT_FILES + _PROJECTS)
         if not found and _is_ours(place):
             return place
         unfit += found[:1]
@@ -127,8 +127,11 @@ def _is_ours(place: Path) -> bool:
     )
 
 
-def _above(folder: Path, names: Iterable[str]) -> Iterator[Path]:
-    return (place / name for place in (folder, *folder.parents) for name in names)
+def _found_above(folder: Path, names: Iterable[str]) -> list[Path]:
+    """Return what is there of some names in a folder and above it, without a Path for each try."""
+    places = map(str, (folder, *folder.parents))
+    tried = (f"{place}/{name}" for place in places for name in names)
+    return [Path(path) for path in tried if os.path.exists(path)]  # noqa: PTH110
 
 
 def make_workspace(spec: TrialSpec) -> Path:

@@ -334,24 +334,38 @@ def _simulated(
     n_repeats: int,
 ) -> tuple[float, float, float]:
     """Return how often a good run passes, a bad one fails, and a bad one does not pass."""
-    (n_prompts, n_trials), (margin, difference, alpha) = size, setting
-    change = -difference if gate == "regression" else difference
-
-    def outcomes(change: float) -> list[Outcome]:
-        rng, trials = np.random.default_rng(1), np.full(n_prompts, n_trials)
-        found: list[Outcome] = []
-        for easy in difficulty.draw((n_repeats, n_prompts), rng):
-            a = rng.binomial(n_trials, easy), trials
-            b = rng.binomial(n_trials, difficulty.moved(easy, change)), trials
-            pair = compare_rates(a, b, seed=0, level=1.0 - alpha)
-            found.append(judge_gate(gate, pair, margin=margin, alpha=alpha).outcome)
-        return found
-
-    equal, changed = outcomes(0.0), outcomes(change)
-    good, bad = (equal, changed) if gate == "regression" else (changed, equal)
+    good_change, bad_change = _changes(gate, setting[1])
+    good, bad = (
+        _outcomes(gate, difficulty, size, (setting[0], change, setting[2]), n_repeats)
+        for change in (good_change, bad_change)
+    )
     chances = good.count("pass"), bad.count("fail"), n_repeats - bad.count("pass")
     passes, fails, stopped = (count / n_repeats for count in chances)
     return passes, fails, stopped
+
+
+def _changes(gate: GateName, difference: float) -> tuple[float, float]:
+    """Return by how much the pass rate of a good run moves, and that of a bad one."""
+    return (0.0, -difference) if gate == "regression" else (difference, 0.0)
+
+
+def _outcomes(
+    gate: GateName,
+    difficulty: Difficulty,
+    size: tuple[int, int],
+    setting: tuple[float, float, float],
+    n_repeats: int,
+) -> list[Outcome]:
+    """Return what a gate says of simulated runs whose pass rate moves by a change."""
+    (n_prompts, n_trials), (margin, change, alpha) = size, setting
+    rng, trials = np.random.default_rng(1), np.full(n_prompts, n_trials)
+    found: list[Outcome] = []
+    for easy in difficulty.draw((n_repeats, n_prompts), rng):
+        a = rng.binomial(n_trials, easy), trials
+        b = rng.binomial(n_trials, difficulty.moved(easy, change)), trials
+        pair = compare_rates(a, b, seed=0, level=1.0 - alpha)
+        found.append(judge_gate(gate, pair, margin=margin, alpha=alpha).outcome)
+    return found
 
 
 def describe_chances(
@@ -391,10 +405,12 @@ def _prompts_for_80(
         reach = normal_quantile(1.0 - 0.5 * alpha) * math.sqrt(assumed)
         reach += normal_quantile(0.8) * math.sqrt(variance)
         n = max(math.ceil((reach / margin) ** 2), fewest_prompts(alpha))
+    good = margin, _changes(gate, difference)[0], alpha
     for _ in range(_MOST_GUESSES):
         if n is None or n > _MOST_MORE_PROMPTS:
             return None
-        if _simulated(gate, difficulty, (n, n_trials), setting, n_repeats)[0] >= 0.8:
+        found = _outcomes(gate, difficulty, (n, n_trials), good, n_repeats)
+        if found.count("pass") >= 0.8 * n_repeats:
             return n
         n = math.ceil(1.1 * n)
     return None

@@ -5,13 +5,12 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from assay.compare.report import CompareOptions
 from assay.records.trial.files import entries_of, number_of
 from assay.report.page import HtmlFile, HtmlRow, write_html
 from assay.viewer.index import Index
 from assay.viewer.labels import label_file, read_run_labels
 from assay.viewer.library import game_log, raw_files
-from assay.viewer.overview import OpenRun, overview
+from assay.viewer.overview import OpenRun
 from assay.viewer.prompts import Prompts
 from assay.viewer.why import why
 
@@ -20,19 +19,17 @@ _ALL_RAW = 24 * 1024 * 1024
 _ALL_LOGS = 128 * 1024 * 1024
 
 
-def write_bundle(
-    out: BinaryIO, title: str, shown: Sequence[OpenRun], options: CompareOptions
-) -> None:
-    """Write overview, table and every row of these runs as one HTML file."""
+def write_bundle(out: BinaryIO, page: dict[str, Any], shown: Sequence[OpenRun]) -> None:
+    """Write the overview of these runs, their table and every row as one HTML file."""
     prompts = Prompts([run.index for run in shown])
     labels = [read_run_labels(run.index, label_file(run.path)) for run in shown]
     prompts.labels = [found.words for found in labels]
     table = [prompts.row(n) for n in range(len(prompts.ids))]
-    page = overview(title, shown, options)
-    for about, found in zip(page["runs"], labels, strict=True):
-        about["labels"] = found.shown
-    page["why"] = why(shown)
-    write_html(out, page, table, _Rows(shown, prompts, table))
+    runs = [
+        about | {"labels": found.shown} for about, found in zip(page["runs"], labels, strict=True)
+    ]
+    whole = page | {"runs": runs, "why": why(shown)}
+    write_html(out, whole, table, _Rows(shown, prompts, table))
 
 
 def lines(index: Index) -> Iterator[bytes]:

@@ -330,6 +330,8 @@ def game_log(base: Path, entry: dict[str, Any]) -> Path | None:
     metadata = entry.get("metadata")
     evidence = metadata.get("evidence") if isinstance(metadata, dict) else None
     name = evidence.get("log") if isinstance(evidence, dict) else None
+    if not isinstance(name, str):  # as a rule
+        return None
     raw = place_inside(base, entry.get("raw"))
     for folder in (base, raw):  # without a folder for logs, it lies with the raw streams
         path = place_inside(folder, name) if folder is not None else None

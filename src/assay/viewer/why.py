@@ -5,7 +5,7 @@ from typing import Any
 
 from assay.compare.explain import explain_files
 from assay.records.explanation import DETECTORS, Cluster, Divergence, ExplainedTrial, Explanation
-from assay.report.explain import cluster_words, notes_of, parting_words
+from assay.report.explain import cluster_words, divergence_words, notes_of
 from assay.viewer.overview import OpenRun
 
 _MOST_CLUSTERS = 50
@@ -27,7 +27,7 @@ def why(shown: Sequence[OpenRun]) -> dict[str, Any]:
             if name in found.detectors
         ],
         "clusters": [_cluster(one, found) for one in found.clusters[:_MOST_CLUSTERS]],
-        "partings": [_parting(one) for one in found.divergences[:_MOST_PARTINGS]],
+        "partings": [_divergence(one) for one in found.divergences[:_MOST_PARTINGS]],
         "hacked": [_trial(one) for one in found.hacked[:_MOST_TRIALS]],
         "doubtful": [_trial(one) for one in found.doubtful[:_MOST_TRIALS]],
         "failures": [_trial(one) for one in found.failures[:_MOST_TRIALS]],
@@ -42,9 +42,9 @@ def _cluster(cluster: Cluster, found: Explanation) -> dict[str, Any]:
     }
 
 
-def _parting(one: Divergence) -> dict[str, Any]:
+def _divergence(one: Divergence) -> dict[str, Any]:
     trial = {"run": one.run, "id": one.id, "n": one.number or 1, "step": one.step}
-    return {"words": parting_words(one), **trial}
+    return {"words": divergence_words(one), **trial}
 
 
 def _trial(trial: ExplainedTrial) -> dict[str, Any]:

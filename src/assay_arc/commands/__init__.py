@@ -19,7 +19,7 @@ COMMANDS = {
     ),
     "import": (
         "HARNESS|recording PATH...",
-        "Import, check and score the result of another harness, or recordings.",
+        "Import, check and score results of other harnesses, or recordings.",
     ),
     "export": ("recording [RUN]", "Export games as recordings of the official toolkit."),
     "compare": ("[RUN...] [--all]", "Compare runs, also of different harnesses."),
@@ -65,15 +65,14 @@ class ArcGroup(click.Group):
 
 
 def table() -> str:
-    rows = [("Sub-command", "Syntax", "Purpose")]
-    rows += [
-        (name, f"assay arc {name} {syntax}".rstrip(), purpose)
-        for name, (syntax, purpose) in COMMANDS.items()
-    ]
-    first, second = (max(len(row[i]) for row in rows) for i in (0, 1))
-    lines = [f"{name:{first}}  {syntax:{second}}  {purpose}" for name, syntax, purpose in rows]
+    width = max(map(len, COMMANDS))
+    lines = []
+    for name, (syntax, purpose) in COMMANDS.items():
+        lines.append(f"  {name:{width}}  {purpose}")
+        lines += [f"  {'':{width}}  assay arc {name} {syntax}"] if syntax else []
     shown = EXAMPLES.removeprefix("\b\n")
-    return "\n".join(["Usage: assay arc SUB-COMMAND [OPTIONS]", "", *lines, "", shown])
+    usage = "Usage: assay arc SUB-COMMAND [OPTIONS]"
+    return "\n".join([usage, "", "Sub-commands:", *lines, "", shown])
 
 
 @click.group(

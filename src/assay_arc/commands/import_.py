@@ -65,7 +65,7 @@ def _check_name(_ctx: click.Context, _parameter: click.Parameter, value: str | N
 
 
 @click.command(
-    short_help="Import, check and score the result of another harness, or recordings.",
+    short_help="Import, check and score results of other harnesses, or recordings.",
     epilog=examples(
         "assay arc import codex codex/result.json",
         "assay arc import codex first second --transcript first/codex.jsonl",

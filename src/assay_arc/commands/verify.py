@@ -70,7 +70,7 @@ def command(runs: Sequence[str], root: Path, env_dir: Path | None, debug: bool) 
 
 def _verify(stored: StoredRun, place: Place) -> bool:
     """Verify one run; whether everything agrees."""
-    _put_right(stored)
+    _restore_metadata(stored)
     if missing := missing_logs(stored.folder):
         stored.distrust(f"{missing[0]}: the log is missing")
         if stored.seal:  # the scores stay, since they cannot be computed again
@@ -99,7 +99,7 @@ def _verify(stored: StoredRun, place: Place) -> bool:
     return True
 
 
-def _put_right(stored: StoredRun) -> None:
+def _restore_metadata(stored: StoredRun) -> None:
     """Write run-meta.json again as it was sealed, and say what was wrong in it."""
     if stored.problem:
         write_json(stored.folder / META, stored.meta)

@@ -2,24 +2,24 @@
 
 import os
 import re
+from collections.abc import Iterator
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from assay.adapters.claude.stream import ClaudeTurn, refusal_ms
+from assay.adapters.claude.transcript import OF_API, counted, read_transcript, usages_of
 from assay.adapters.files import files_in
 from assay.adapters.prices import with_cost
 from assay.adapters.reading import (
     cost_at,
-    integer_at,
     list_at,
     object_at,
-    or_unset,
     parse_line,
     read_turns,
+    recent_files,
     text_at,
 )
 from assay.adapters.vendor import (
@@ -41,7 +41,7 @@ from assay.adapters.vendor import (
     without_flags,
 )
 from assay.errors import InputError
-from assay.plugin import Ask, Command, Reading, Watch
+from assay.plugin import Ask, Command, PastSession, Reading, Watch
 from assay.records.capture import IMPOSSIBLE_USD, Cause, Failure, Usage
 from assay.records.recording import Recording, TurnEnd
 
@@ -162,6 +162,15 @@ class ClaudeAdapter(VendorAdapter):
         found = users_provider()
         env = {name: value for name, value in found.env.items() if name not in _KEYS}
         return {**found.settings, **env, **({"model": found.model} if found.model else {})}
+
+    def past_sessions(self, since_ms: float) -> Iterator[PastSession]:
+        """Read what stands in the user's folder of projects."""
+        folder = Path(os.environ.get("CLAUDE_CONFIG_DIR") or users_home() / ".claude")
+        for path in recent_files(folder / "projects", "*/*.jsonl", since_ms):
+            with path.open("rb") as file:
+                session = read_transcript(path, file)
+            if session is not None:
+                yield session
 
     def watch(self) -> Watch:
         return ClaudeTurn()
@@ -337,12 +346,6 @@ _BY_MODEL = {
     "cache_write_tokens": "cacheCreationInputTokens",
     "reasoning_tokens": "thinkingTokens",
 }
-_OF_API = {
-    "input_tokens": "input_tokens",
-    "output_tokens": "output_tokens",
-    "cache_read_tokens": "cache_read_input_tokens",
-    "cache_write_tokens": "cache_creation_input_tokens",
-}
 
 
 def usage_of_turn(turn: ClaudeTurn, kept: Path | None) -> Usage | None:
@@ -359,7 +362,7 @@ def _usage_of_result(result: dict[str, Any], model: str | None) -> Usage | None:
     if share := object_at(result, "model_usage_since_last_result"):
         shares = [_of_model(*item) for item in share.items() if isinstance(item[1], dict)]
         return reduce(Usage.plus, shares) if shares else None
-    usage = _counted(object_at(result, "usage"), _OF_API)
+    usage = counted(object_at(result, "usage"), OF_API)
     if not (usage.input_tokens or usage.output_tokens):
         return None  # an API error: the model has not answered
     models = object_at(result, "modelUsage")
@@ -369,7 +372,7 @@ def _usage_of_result(result: dict[str, Any], model: str | None) -> Usage | None:
 
 
 def _of_model(name: str, fields: dict[str, Any]) -> Usage:
-    usage = _counted(fields, _BY_MODEL)
+    usage = counted(fields, _BY_MODEL)
     # For a model of unknown price the CLI computes a cost at some default price.
     if "costUSD" in fields and fields.get("costBasis", "list") != "unknown":
         cost = cost_at(fields, "costUSD")  # null is Infinity or NaN, which are no JSON
@@ -380,25 +383,8 @@ def _of_model(name: str, fields: dict[str, Any]) -> Usage:
 
 def _of_session(turn: ClaudeTurn, kept: Path) -> list[Usage]:
     """Find the answers of a turn in the session files, which hold their final token counts."""
-    # Each content block has its own line with its message's id; the last one counts.
-    last: dict[str, tuple[str, dict[str, Any]]] = {}
+    events: list[Any] = []
     for path in sorted(kept.rglob("*.jsonl")):
         with path.open("rb") as file:
-            for line in file:
-                event = parse_line(line) if b'"usage"' in line else None
-                message, message_id = object_at(event, "message"), text_at(event, "message", "id")
-                if message_id in turn.message_ids and isinstance(message.get("usage"), dict):
-                    last[message_id] = str(message.get("model")), message["usage"]
-    return [
-        with_cost(model, _counted(fields, _OF_API), output_includes_reasoning=True)
-        for model, fields in last.values()
-    ]
-
-
-def _counted(fields: dict[str, Any], names: dict[str, str]) -> Usage:
-    counts: dict[str, Any] = {}
-    for ours, theirs in names.items():
-        counts[ours] = or_unset(integer_at(fields, theirs))
-    if counts.get("reasoning_tokens") == 0:  # the CLI also writes 0 if it does not know
-        counts["reasoning_tokens"] = UNSET
-    return Usage(**counts)
+            events += [parse_line(line) for line in file if b'"usage"' in line]
+    return usages_of(events, turn.message_ids)

@@ -5,22 +5,25 @@ import platform
 import re
 import shutil
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from assay.adapters.codex.merge import SubAgents, ids_of, merge_turn
-from assay.adapters.codex.rollout import Rollout, Segment, read_rollouts
+from assay.adapters.codex.merge import SubAgents, entry_steps, ids_of, merge_turn
+from assay.adapters.codex.rollout import Rollout, Segment, read_rollout, read_rollouts
 from assay.adapters.codex.stream import CodexTurn, Tokens, add_tokens, subtract_tokens, take_tokens
 from assay.adapters.prices import with_cost
 from assay.adapters.reading import (
     TrialClock,
     assign_segments,
     last_session,
+    or_unset,
     parse_line,
     read_turns,
+    recent_files,
     text_at,
     value_at,
 )
@@ -43,7 +46,7 @@ from assay.adapters.vendor import (
     without_flags,
 )
 from assay.errors import InputError
-from assay.plugin import Ask, Command, Reading, Watch
+from assay.plugin import AgentInfo, Ask, Command, PastSession, PastTurn, Reading, Watch
 from assay.records.capture import AnyStep, Cause, Failure, Usage
 from assay.records.recording import Recording, TurnEnd
 
@@ -66,6 +69,19 @@ class CodexAdapter(VendorAdapter):
     def provider_settings(self) -> dict[str, Any]:
         return users_provider().settings
 
+    def past_sessions(self, since_ms: float) -> Iterator[PastSession]:
+        """Read the rollouts in the user's folder, those of sub-agents with their session."""
+        folder = Path(os.environ.get("CODEX_HOME") or users_home() / ".codex")
+        rollouts: dict[str, tuple[Path, Rollout]] = {}
+        for path in recent_files(folder / "sessions", "**/rollout-*.jsonl", since_ms):
+            with path.open("rb") as file:
+                rollout = read_rollout(file)
+            rollouts[rollout.id] = path, rollout
+        children = {name: rollout for name, (_, rollout) in rollouts.items() if rollout.parent}
+        for name, (path, rollout) in rollouts.items():
+            if name and not rollout.parent and any(one.asked for one in rollout.segments):
+                yield past_session(path, rollout, _descendants(dict(children), name))
+
     def watch(self) -> Watch:
         return CodexTurn(max_turns=self._options.max_turns)
 
@@ -76,7 +92,7 @@ class CodexAdapter(VendorAdapter):
         session_id = last_session(turns)
         rollouts = read_rollouts(recording.kept)
         main = rollouts.pop(session_id or "", None)
-        clock = TrialClock(recording)
+        clock = TrialClock(recording.start_ms, recording.end_ms)
         segments = assign_segments(turns, main.segments if main else [], clock)
         agents = SubAgents(_descendants(rollouts, session_id), ids_of(main))
         steps: list[AnyStep] = []
@@ -174,6 +190,40 @@ def _failure(
     if not last.ended and last.notice is not None:
         return waiting_failure(last.notice)
     return None
+
+
+def past_session(path: Path, rollout: Rollout, children: dict[str, Rollout]) -> PastSession:
+    """Return a session that Codex kept; what a turn without a message did belongs to none."""
+    own = [one for one in rollout.segments if one.asked]
+    start_ms = own[0].at_ms or own[0].last_ms
+    end_ms = max(one.last_ms for one in own)
+    clock, agents = TrialClock(start_ms, end_ms), SubAgents(children, ids_of(rollout))
+    turns = []
+    for number, segment in enumerate(own, 1):
+        at_ms = segment.at_ms or start_ms
+        steps: list[AnyStep] = []
+        for entry in segment.entries:
+            steps += entry_steps(entry, clock, number, at_ms - start_ms, agents)
+        tokens = add_tokens([segment.tokens, agents.spent()])
+        usage = _usage(tokens, text_at(segment.context, "model"))
+        text = "\n\n".join(segment.asked)
+        turns.append(PastTurn(text=text, at_ms=at_ms, steps=steps, usage=usage))
+    meta, context = rollout.meta, own[-1].context
+    return PastSession(
+        id=rollout.id,
+        path=path,
+        turns=turns,
+        agent=AgentInfo(
+            adapter="codex",
+            version=or_unset(text_at(meta, "cli_version")),
+            model=or_unset(text_at(context, "model")),
+        ),
+        start_ms=start_ms,
+        end_ms=end_ms,
+        cwd=text_at(meta, "cwd"),
+        branch=text_at(meta, "git", "branch"),
+        commit=text_at(meta, "git", "commit_hash"),
+    )
 
 
 def _descendants(rollouts: dict[str, Rollout], root: str | None) -> dict[str, Rollout]:

@@ -60,6 +60,10 @@ class Segment:
     """What the rollout holds of one turn."""
 
     at_ms: float | None = None
+    asked: list[str] = field(default_factory=list)
+    """What the user said in it."""
+    last_ms: float = 0.0
+    """When its last line was written."""
     entries: list[Entry] = field(default_factory=list)
     tokens: Tokens | None = None
     context: dict[str, Any] = field(default_factory=dict)
@@ -139,6 +143,8 @@ class _Reader:
             self._take_event(payload, at_ms)
         elif kind == "response_item":
             self._take_response(payload, at_ms)
+        if at_ms is not None and self._rollout.segments:
+            self._rollout.segments[-1].last_ms = at_ms
 
     @property
     def _segment(self) -> Segment:
@@ -161,6 +167,8 @@ class _Reader:
             segment.error = error if isinstance(error, dict) else None
         elif kind == "item_completed" and isinstance(payload.get("item"), dict):
             self._take_item(payload)
+        elif kind == "user_message" and (text := text_at(payload, "message")):
+            self._add_asked(text)
         elif kind == "token_count" and isinstance(payload.get("info"), dict):
             segment.total = take_tokens(payload["info"].get("total_token_usage"))
 
@@ -173,7 +181,9 @@ class _Reader:
             self._add_text(
                 "reasoning", name, "\n\n".join(_texts(item.get("summary_text"))), ended_ms
             )
-        elif kind != "UserMessage":
+        elif kind == "UserMessage":
+            self._add_asked(_joined(item.get("content"), "\n"))
+        else:
             call = self._open_call(str(name), wants="item")
             if call is None and kind not in ITEM_TYPES:
                 return  # not a tool call, for example a compaction
@@ -202,6 +212,11 @@ class _Reader:
                 call.output, call.output_ms = output_text(payload.get("output")), at_ms
         elif kind == "additional_tools":
             self._segment.tools += _tool_names(objects_at(payload, "tools"))
+
+    def _add_asked(self, text: str) -> None:
+        """Add what the user said, once: some versions write it as an event and as an item."""
+        if text and text not in self._segment.asked:
+            self._segment.asked.append(text)
 
     def _add_text(self, kind: str, name: Any, text: str, at_ms: float | None) -> None:
         """Add a text once: the rollout holds each as an event and as a response item."""

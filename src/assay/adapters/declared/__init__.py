@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from assay.adapters.declared.mapping import Mapping, Update, load_patterns
+from assay.adapters.declared.mapping import Mapping, Update
 from assay.adapters.files import files_in
 from assay.adapters.reading import (
     ENDED,
@@ -22,6 +22,7 @@ from assay.errors import InputError
 from assay.plugin import Adapter, Ask, Command, Reading, Watch
 from assay.records.adapter_schema import AdapterSchema, HistoryTemplate
 from assay.records.capture import AgentInfo, AnyStep, Cause, Failure, Message, Usage
+from assay.records.patterns import Work
 from assay.records.problems import unknown_fields
 from assay.records.recording import RawLine, Recording
 from assay.records.text import visible_line
@@ -269,7 +270,7 @@ class PatternTurn(DeclaredTurn):
 
     def __init__(self, mapping: Mapping, turn: int | None = None, *, whole: bool = False) -> None:
         super().__init__(mapping, turn, whole=whole)
-        self._work = load_patterns().Work()
+        self._work = Work()
 
     def _read(self, event: Any, t_ms: int) -> list[AnyStep]:
         with self._work.here():

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from assay.records.adapter_schema import (
     Match,
     UsagePaths,
 )
+from assay.records.patterns import UnsupportedPatternError
 
 
 class Matcher:
@@ -236,21 +236,15 @@ def _rfc_9535(path: str, where: str) -> Getter:
 
 
 def _with_patterns(path: str, where: str) -> Any:
-    patterns = load_patterns()
+    from assay.adapters.declared.patterns import compile_path  # late: it and jsonpath take 20 ms
+
     try:
-        return patterns.compile_path(path)
-    except patterns.UnsupportedPatternError as error:
+        return compile_path(path)
+    except UnsupportedPatternError as error:
         msg = f"{where}: the regular expression in {path!r} cannot be used: {error}"
         raise InputError(
             msg, hint="write it without lookaround, back references and large repetitions"
         ) from error
-
-
-def load_patterns() -> ModuleType:
-    """Return the module of regular expressions, which few schemas have."""
-    from assay.adapters.declared import patterns  # late: it and jsonpath take 20 ms
-
-    return patterns
 
 
 def _number(value: float) -> str:

@@ -3,22 +3,21 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from assay.adapters.gemini.session import (
     Merge,
     Segment,
     Session,
-    Tokens,
+    counted,
+    past_session,
     read_sessions,
 )
 from assay.adapters.gemini.stream import GeminiTurn, Use, is_denied
-from assay.adapters.prices import with_cost
 from assay.adapters.reading import (
     TrialClock,
     assign_segments,
@@ -27,6 +26,7 @@ from assay.adapters.reading import (
     object_at,
     parse_line,
     read_turns,
+    recent_files,
     value_at,
 )
 from assay.adapters.vendor import (
@@ -48,7 +48,7 @@ from assay.adapters.vendor import (
     without_flags,
 )
 from assay.errors import InputError
-from assay.plugin import Ask, Command, Reading, Watch
+from assay.plugin import Ask, Command, PastSession, Reading, Watch
 from assay.records.capture import AnyStep, Cause, Failure, Usage
 from assay.records.recording import Recording, TurnEnd
 
@@ -73,6 +73,19 @@ class GeminiAdapter(VendorAdapter):
         chosen = _users_choice()
         return keys | ({"selectedType": chosen} if chosen else {})
 
+    def past_sessions(self, since_ms: float) -> Iterator[PastSession]:
+        """Read the chats of all projects; a session may have several files."""
+        folder = _users_home() / ".gemini/tmp"
+        for project in sorted(
+            {path.parent for path in recent_files(folder, "*/chats/*", since_ms)}
+        ):
+            sessions = read_sessions(project)
+            children = {n: one for n, one in sessions.items() if one.kind == "subagent"}
+            for session in sessions.values():
+                past = past_session(session, children) if session.kind != "subagent" else None
+                if past is not None and past.end_ms >= since_ms:
+                    yield past
+
     def watch(self) -> Watch:
         return GeminiTurn()
 
@@ -85,7 +98,7 @@ class GeminiAdapter(VendorAdapter):
         session_id = last_session(turns)
         sessions = read_sessions(recording.kept)
         main = sessions.pop(session_id or "", None)
-        clock = TrialClock(recording)
+        clock = TrialClock(recording.start_ms, recording.end_ms)
         segments = assign_segments(turns, main.segments if main else [], clock)
         children = {n: session for n, session in sessions.items() if session.kind == "subagent"}
         merge = Merge(clock, children)
@@ -139,7 +152,7 @@ def _usage(turn: GeminiTurn, segment: Segment | None) -> Usage | None:
     tokens = segment.tokens if segment is not None else None
     if tokens is None:
         return None
-    return _counted(tokens, tokens.get("thoughts", 0), turn.model)
+    return counted(tokens, tokens.get("thoughts", 0), turn.model)
 
 
 def _of_stats(stats: Any, model: str | None) -> Usage | None:
@@ -150,18 +163,7 @@ def _of_stats(stats: Any, model: str | None) -> Usage | None:
     known = tokens.get("input", 0) + tokens.get("output", 0)
     # The stream does not name thoughts, but its total includes them.
     thought = (integer_at(stats, "total_tokens") or 0) - known
-    return _counted(tokens, max(thought, 0), model)
-
-
-def _counted(tokens: Tokens, thought: int, model: str | None) -> Usage:
-    """Count as Gemini CLI does: input includes cached tokens, output excludes thoughts."""
-    usage = Usage(
-        input_tokens=tokens.get("input", UNSET),
-        output_tokens=tokens.get("output", UNSET),
-        cache_read_tokens=tokens.get("cached", UNSET),
-        reasoning_tokens=thought,
-    )
-    return with_cost(model, usage, input_includes_cache=True)
+    return counted(tokens, max(thought, 0), model)
 
 
 def _model(turns: list[GeminiTurn], main: Session | None) -> str | None:

@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from assay.adapters.gemini.stream import GeminiTurn, Text, Use, todo_step, tool_step
+from assay.adapters.prices import with_cost
 from assay.adapters.reading import (
     TrialClock,
     epoch_ms,
@@ -17,7 +20,9 @@ from assay.adapters.reading import (
     text_at,
     value_at,
 )
-from assay.records.capture import AnyStep, Message, Thought
+from assay.adapters.vendor import add_usage
+from assay.plugin import AgentInfo, PastSession, PastTurn
+from assay.records.capture import AnyStep, Message, Thought, Usage
 
 _TOKENS = ("input", "output", "cached", "thoughts", "tool", "total")
 type Tokens = dict[str, int]
@@ -36,12 +41,23 @@ class Answer:
     model: str | None = None
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A message of the user."""
+
+    text: str
+    at_ms: float | None
+    n_before: int
+    """How many answers of its segment came before it."""
+
+
 @dataclass
 class Segment:
     """What one process wrote into the session file."""
 
     at_ms: float | None = None
     answers: list[Answer] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
 
     @property
     def tokens(self) -> Tokens | None:
@@ -57,6 +73,8 @@ class Session:
 
     id: str = ""
     kind: str = "main"
+    path: Path = Path()
+    """Its first file."""
     segments: list[Segment] = field(default_factory=list)
 
 
@@ -71,6 +89,7 @@ def read_sessions(kept: Path | None) -> dict[str, Session]:
         if session.id in found:
             found[session.id].segments += session.segments
         elif session.id:
+            session.path = path
             found[session.id] = session
     return found
 
@@ -90,6 +109,10 @@ def read_session(lines: Iterable[bytes]) -> Session:
             session.segments.append(Segment(epoch_ms(entry.get("startTime"))))
         elif entry.get("type") == "gemini" and isinstance(entry.get("id"), str):
             _take_answer(entry, session, known)
+        elif entry.get("type") == "user" and (text := _text(entry.get("content"))):
+            segment = session.segments[-1] if session.segments else Segment()
+            at_ms, n_before = epoch_ms(entry.get("timestamp")), len(segment.answers)
+            segment.asked.append(Asked(text, at_ms, n_before))
     return session
 
 
@@ -192,7 +215,7 @@ class Merge:
         child = self.children.pop(str((call or {}).get("agentId")), None)
         for segment in child.segments if child is not None else ():
             for answer in segment.answers:
-                yield from self._answer(answer, turn, str(step.call_id), step.timestamp)
+                yield from self.answer(answer, turn, str(step.call_id), step.timestamp)
 
     def _unseen(
         self,
@@ -211,9 +234,10 @@ class Merge:
             if call.get("id") not in ids:
                 yield from self._call(None, call, number)
 
-    def _answer(
-        self, answer: Answer, turn: int | None, parent: str, default_ms: float
+    def answer(
+        self, answer: Answer, turn: int | None, parent: str | None, default_ms: float
     ) -> Iterator[AnyStep]:
+        """Yield all steps of an answer that no stream shows."""
         yield from self._thoughts(answer, turn, parent, default_ms)
         if answer.text:
             yield self._message(answer, turn, parent, default_ms)
@@ -248,6 +272,57 @@ class Merge:
             turn=or_unset(turn),
             parent=or_unset(parent),
         )
+
+
+def past_session(session: Session, children: dict[str, Session]) -> PastSession | None:
+    """Return a session that Gemini CLI kept; None if the user has said nothing in it."""
+    known = [
+        (asked, segment.answers[asked.n_before : upto])
+        for segment in session.segments
+        for asked, upto in zip(
+            segment.asked, [*(one.n_before for one in segment.asked[1:]), None], strict=True
+        )
+    ]
+    moments = [at for asked, answers in known for at in (asked.at_ms, *(a.at_ms for a in answers))]
+    times = [at for at in moments if at is not None]
+    if not times:
+        return None
+    start_ms, end_ms = min(times), max(times)
+    merge = Merge(TrialClock(start_ms, end_ms), children)
+    turns = []
+    for number, (asked, answers) in enumerate(known, 1):
+        at_ms = asked.at_ms or start_ms
+        steps = [
+            step for one in answers for step in merge.answer(one, number, None, at_ms - start_ms)
+        ]
+        used = [
+            counted(one.tokens, one.tokens.get("thoughts", 0), one.model)
+            for one in answers
+            if one.tokens
+        ]
+        turns.append(PastTurn(text=asked.text, at_ms=at_ms, steps=steps, usage=add_usage(used)))
+    models = [one.model for _, answers in known for one in answers if one.model]
+    project = session.path.parent.parent / ".project_root"
+    return PastSession(
+        id=session.id,
+        path=session.path,
+        turns=turns,
+        agent=AgentInfo(adapter="gemini", model=or_unset(models[-1] if models else None)),
+        start_ms=start_ms,
+        end_ms=end_ms,
+        cwd=project.read_text("utf-8", "replace").strip() if project.is_file() else None,
+    )
+
+
+def counted(tokens: Tokens, thought: int, model: str | None) -> Usage:
+    """Count as Gemini CLI does: input includes cached tokens, output excludes thoughts."""
+    usage = Usage(
+        input_tokens=tokens.get("input", UNSET),
+        output_tokens=tokens.get("output", UNSET),
+        cache_read_tokens=tokens.get("cached", UNSET),
+        reasoning_tokens=thought,
+    )
+    return with_cost(model, usage, input_includes_cache=True)
 
 
 def _seen(answer: Answer, parts: list[Text | Use], ids: dict[str, int], start: int) -> list[int]:

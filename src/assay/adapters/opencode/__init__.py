@@ -3,15 +3,24 @@
 import contextlib
 import os
 import re
+import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from assay.adapters.opencode.files import Completer, OpenCodeDb, OpenCodeLog, read_db, read_log
+from assay.adapters.opencode.files import (
+    Completer,
+    OpenCodeDb,
+    OpenCodeLog,
+    past_sessions,
+    read_db,
+    read_log,
+)
 from assay.adapters.opencode.stream import OpenCodeTurn
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import TrialClock, read_turns, text_at, value_at
+from assay.adapters.reading import TrialClock, read_turns, recent_files, text_at, value_at
 from assay.adapters.vendor import (
     McpServer,
     Provider,
@@ -32,7 +41,7 @@ from assay.adapters.vendor import (
     vendor_reading,
 )
 from assay.errors import InputError
-from assay.plugin import Ask, Command, Reading, Watch
+from assay.plugin import Ask, Command, PastSession, Reading, Watch
 from assay.records.capture import Cause, Failure
 from assay.records.recording import Recording, TurnEnd
 
@@ -116,6 +125,13 @@ class OpenCodeAdapter(VendorAdapter):
     def provider_settings(self) -> dict[str, Any]:
         return users_provider(self._options.model).settings
 
+    def past_sessions(self, since_ms: float) -> Iterator[PastSession]:
+        """Read the user's database, which holds the sessions of all projects."""
+        home = Path(os.environ.get("XDG_DATA_HOME") or users_home() / ".local/share")
+        for path in recent_files(home / "opencode", "opencode*.db", 0):
+            with contextlib.suppress(sqlite3.Error, OSError):
+                yield from (one for one in past_sessions(path) if one.end_ms >= since_ms)
+
     def watch(self) -> Watch:
         return OpenCodeTurn(max_turns=self._options.max_turns)
 
@@ -123,7 +139,7 @@ class OpenCodeAdapter(VendorAdapter):
         """Read every turn from the stream, and from the database if it was kept."""
         several = len(recording.turns) > 1
         database, log = read_db(recording.kept), read_log(recording.kept, recording.stderr)
-        completer = Completer(database, TrialClock(recording))
+        completer = Completer(database, TrialClock(recording.start_ms, recording.end_ms))
         turns = read_turns(recording, lambda turn: OpenCodeTurn(turn, self._options.max_turns))
         steps, usages = [], []
         for number, reader in enumerate(turns, 1):

@@ -4,7 +4,7 @@ import re
 import sqlite3
 import struct
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,15 +16,16 @@ from msgspec import UNSET
 
 from assay.adapters.opencode.stream import OpenCodeTurn, PartReader, began_ms, usage_of_part
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import StepBuilder, TrialClock, epoch_ms, parse_line
-from assay.adapters.vendor import text_cause
+from assay.adapters.reading import StepBuilder, TrialClock, epoch_ms, or_unset, parse_line, text_at
+from assay.adapters.vendor import add_usage, text_cause
+from assay.plugin import AgentInfo, PastSession, PastTurn
 from assay.records.capture import AnyStep, Cause, Failure, ToolCall, Usage
 
 _REDACTED = b"[redacte"
 """Start of the text that replaces a secret."""
-_SESSIONS = "select id, version, agent, model from session"
+_SESSIONS = "select id, version, agent, model, directory, parent_id from session"
 _PARTS = (
-    "select p.id, p.session_id, p.time_created, p.data, m.data from part p"
+    "select p.id, p.session_id, p.time_created, p.data, m.data, p.message_id from part p"
     " join message m on m.id = p.message_id order by p.id"
 )
 
@@ -40,6 +41,17 @@ class StoredPart:
 
 
 @dataclass
+class Asked:
+    """A message of the user."""
+
+    message_id: str
+    at_ms: float
+    text: str
+    n_before: int
+    """How many parts of answers came before it."""
+
+
+@dataclass
 class OpenCodeDb:
     """The sessions of one trial."""
 
@@ -49,6 +61,10 @@ class OpenCodeDb:
     """By session id: provider/model."""
     parts: dict[str, list[StoredPart]] = field(default_factory=dict)
     """By session id, in order; only parts of the model's answers."""
+    asked: dict[str, list[Asked]] = field(default_factory=dict)
+    """By session id, what the user said; only of sessions that no agent started."""
+    folders: dict[str, str] = field(default_factory=dict)
+    """By session id, where it worked."""
 
 
 def read_db(kept: Path | None) -> OpenCodeDb:
@@ -74,22 +90,41 @@ def _read(path: Path, database: OpenCodeDb) -> None:
                 repair_wal(data) if _REDACTED in data else data
             )
         with closing(sqlite3.connect(copy)) as connection:
-            for session_id, version, agent, model in connection.execute(_SESSIONS):
+            for session_id, version, agent, model, folder, parent in connection.execute(_SESSIONS):
                 database.version = database.version or version
                 database.agent = database.agent or agent
                 if name := _model_name(parse_line(str(model).encode())):
                     database.models[session_id] = name
+                database.folders[session_id] = str(folder)
+                if not parent:
+                    database.asked[session_id] = []
             for row in connection.execute(_PARTS):
                 _add_part(row, database)
 
 
 def _add_part(row: tuple[Any, ...], database: OpenCodeDb) -> None:
-    part_id, session_id, created_ms, data, message = row
+    part_id, session_id, created_ms, data, message, message_id = row
     part, info = parse_line(str(data).encode()), parse_line(str(message).encode())
-    if not isinstance(part, dict) or not isinstance(info, dict) or info.get("role") != "assistant":
+    if not isinstance(part, dict) or not isinstance(info, dict):
+        return
+    if info.get("role") != "assistant":
+        _add_asked(part, str(message_id), float(created_ms or 0), session_id, database)
         return
     stored = StoredPart(str(part_id), float(created_ms or 0), part, _model_name(info))
     database.parts.setdefault(session_id, []).append(stored)
+
+
+def _add_asked(
+    part: dict[str, Any], message_id: str, at_ms: float, session_id: str, database: OpenCodeDb
+) -> None:
+    asked, text = database.asked.get(session_id), text_at(part, "text")
+    if asked is None or not text or part.get("type") != "text" or part.get("synthetic") is True:
+        return
+    if asked and asked[-1].message_id == message_id:
+        asked[-1].text += f"\n{text}"
+    else:
+        n_before = len(database.parts.get(session_id, ()))
+        asked.append(Asked(message_id, at_ms, text, n_before))
 
 
 def _model_name(fields: Any) -> str | None:
@@ -198,6 +233,20 @@ class Completer:
                     self._put(step, reader, number, done)
         return done
 
+    def past_turn(
+        self, number: int, asked: Asked, parts: list[StoredPart], start_ms: float
+    ) -> PastTurn:
+        """Return a turn of which there is nothing but the database."""
+        done, reader = Completed(), PartReader(StepBuilder(number))
+        for part in parts:
+            if part.data.get("type") == "step-finish":
+                done.usages.append(with_cost(part.model, usage_of_part(part.data)))
+                continue
+            for step in reader.read(part.data, self._moment(part, asked.at_ms - start_ms)):
+                self._put(step, reader, number, done)
+        usage = add_usage(done.usages)
+        return PastTurn(text=asked.text, at_ms=asked.at_ms, steps=done.steps, usage=usage)
+
     def _put(self, step: AnyStep, by: PartReader, number: int | None, done: Completed) -> None:
         done.steps.append(step)
         child = by.children.get(str(step.call_id)) if isinstance(step, ToolCall) else None
@@ -219,6 +268,39 @@ class Completer:
     def _moment(self, part: StoredPart, otherwise: float) -> float:
         at = self._clock.at(began_ms(part.data) or part.created_ms or None)
         return otherwise if at is None else at
+
+
+def past_sessions(path: Path) -> Iterator[PastSession]:
+    """Yield the sessions in a database of OpenCode, those of sub-agents within the ones they serve.
+
+    Raises sqlite3.Error if it cannot be read.
+    """
+    database = OpenCodeDb()
+    _read(path, database)
+    for session_id, asked in database.asked.items():
+        parts = database.parts.get(session_id, [])
+        if not asked:
+            continue
+        start_ms = asked[0].at_ms
+        end_ms = max(start_ms, *(part.created_ms for part in parts)) if parts else start_ms
+        completer = Completer(database, TrialClock(start_ms, end_ms))
+        upto = [*(one.n_before for one in asked[1:]), len(parts)]
+        yield PastSession(
+            id=session_id,
+            path=path,
+            turns=[
+                completer.past_turn(number, one, parts[one.n_before : last], start_ms)
+                for number, (one, last) in enumerate(zip(asked, upto, strict=True), 1)
+            ],
+            agent=AgentInfo(
+                adapter="opencode",
+                version=or_unset(database.version),
+                model=or_unset(database.models.get(session_id)),
+            ),
+            start_ms=start_ms,
+            end_ms=end_ms,
+            cwd=database.folders.get(session_id),
+        )
 
 
 def _id(call: ToolCall) -> Any:

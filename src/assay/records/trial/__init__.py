@@ -22,6 +22,7 @@ from assay.records.capture import (
     Failure,
     Grade,
     Identity,
+    SimulatedUser,
     Timing,
     Usage,
     WorkspaceChanges,
@@ -97,6 +98,22 @@ class Verdict(msgspec.Struct, kw_only=True):
     broken: dict[str, str] = {}
     """Graders that failed, and why."""
 
+    @property
+    def spent_usd(self) -> float:
+        """What judges have spent on it, as far as it is known."""
+        return graders_usd(self.grades)
+
+
+def said_turns(given: str | list[str], user: SimulatedUser | None) -> tuple[str, ...]:
+    """Return all messages to the agent: those of the prompt, and those of its simulated user."""
+    own = (given,) if isinstance(given, str) else tuple(given)
+    return (*own, *user.said) if user is not None else own
+
+
+def graders_usd(grades: Mapping[str, Grade] | UnsetType) -> float:
+    """Return what graders, such as judges, have spent, as far as it is known."""
+    return sum(grade.usage.spent_usd for grade in (grades or {}).values() if grade.usage)
+
 
 class CaptureRow(msgspec.Struct, kw_only=True, rename="camel"):
     """The journal line of one trial; the seed's CaptureResult with our fields behind it."""
@@ -122,6 +139,8 @@ class CaptureRow(msgspec.Struct, kw_only=True, rename="camel"):
     failure: Failure | UnsetType = UNSET
     agent: AgentInfo | UnsetType = UNSET
     session_id: str | UnsetType = UNSET
+    simulated_user: SimulatedUser | UnsetType = UNSET
+    """Who answered the agent after the turns of the prompt."""
     events: Events | UnsetType = UNSET
     turn_usage: list[Usage] | UnsetType = UNSET
     setup: dict[str, Any] | UnsetType = UNSET
@@ -159,6 +178,9 @@ class Build(msgspec.Struct, kw_only=True, frozen=True):
 class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     """One trial. Without pass it is not measured, which is not the same as failed."""
 
+    # Many fields are those of CaptureRow. They stand here again because the order of fields on disk
+    # is fixed, and a struct writes the fields of its base first.
+
     number: int = msgspec.field(name=NUMBER)
     """From 1."""
     output: str
@@ -177,6 +199,7 @@ class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     agent: AgentInfo | UnsetType = UNSET
     session_id: str | UnsetType = UNSET
     first_response: float | UnsetType = UNSET
+    simulated_user: SimulatedUser | UnsetType = UNSET
     events: Events | UnsetType = UNSET
     turn_usage: list[Usage] | UnsetType = UNSET
     setup: dict[str, Any] | UnsetType = UNSET
@@ -289,8 +312,8 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
 
     @property
     def turns(self) -> tuple[str, ...]:
-        """What the agent was asked, one text for each turn."""
-        return (self.input,) if isinstance(self.input, str) else tuple(self.input)
+        """What the agent was asked, one text for each turn, by the prompt and then by its user."""
+        return said_turns(self.input, self.simulated_user or None)
 
     @property
     def steps(self) -> list[AnyStep]:
@@ -327,6 +350,12 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
         if usage is not None and isinstance(usage.cost_usd, float | int):
             return usage.spent_usd
         return 0.0 if self.needs_rerun else None
+
+    @property
+    def user_usd(self) -> float:
+        """What its simulated user cost, as far as it is known."""
+        usage = self.simulated_user.usage if self.simulated_user else UNSET
+        return usage.spent_usd if usage else 0.0
 
     @property
     def folder(self) -> str | None:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from assay.errors import InputError
-from assay.records.capture import AgentInfo, AnyStep, Failure, Grade, Timing, Usage
+from assay.records.capture import AgentInfo, AnyStep, Failure, Grade, SimulatedUser, Timing, Usage
 from assay.records.files import temporary_file
 from assay.records.rows import (
     UNREADABLE,
@@ -146,6 +146,7 @@ class _Attempt(msgspec.Struct, kw_only=True, rename="camel"):
     failure: Failure | None = None
     agent: AgentInfo | None = None
     session_id: str | None = None
+    simulated_user: SimulatedUser | None = None
     setup: dict[str, Any] | None = None
 
 
@@ -284,6 +285,7 @@ def _trial(
         failure=attempt.failure or UNSET,
         agent=attempt.agent or UNSET,
         session_id=UNSET if attempt.session_id is None else attempt.session_id,
+        simulated_user=attempt.simulated_user or UNSET,
         setup=attempt.setup or UNSET,
     )
 

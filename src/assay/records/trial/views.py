@@ -19,10 +19,11 @@ from assay.records.capture import (
     AnyStep,
     Failure,
     Grade,
+    SimulatedUser,
     WorkspaceChanges,
     cause_words,
 )
-from assay.records.trial import NUMBER, OF_TRIAL, Judged
+from assay.records.trial import NUMBER, OF_TRIAL, Judged, said_turns
 
 _SHARE = msgspec.Meta(ge=0, le=1)
 NO_JSON = msgspec.Raw()
@@ -216,6 +217,7 @@ class SummaryView(SetupView, kw_only=True, rename="camel", gc=False):
     id: str
     number: int | None = msgspec.field(name=NUMBER, default=None)
     input: str | list[str]
+    simulated_user: SimulatedUser | None = None
     output: str
     trajectory: list[NamedStep]
     timing: StartEndView
@@ -233,6 +235,7 @@ class ResultView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
     id: str
     number: int | None = msgspec.field(name=NUMBER, default=None)
     input: str | list[str]
+    simulated_user: SimulatedUser | None = None
     output: str
     hint: str | None = None
     tool_errors: bool | None = None
@@ -249,6 +252,11 @@ class MarkdownView(JudgedRow, ResultView, kw_only=True, rename="camel", gc=False
     failure: FailureView | None = None
 
 
+def asked(row: SummaryView | ResultView) -> str | list[str]:
+    """Return all that was asked in a trial: by its prompt, and by a simulated user."""
+    return row.input if row.simulated_user is None else [*said_turns(row.input, row.simulated_user)]
+
+
 class HasScoreView(msgspec.Struct, gc=False):
     score: CountedStep | None = None
 
@@ -262,6 +270,7 @@ class GradingView(msgspec.Struct, rename="camel", gc=False):
     input: str | list[str]
     output: str
     id: Any = ""
+    simulated_user: SimulatedUser | None = None
     hint: str | None = None
     metadata: msgspec.Raw = NO_JSON
     cwd: str | None = None

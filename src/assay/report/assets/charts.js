@@ -10,13 +10,14 @@ import {
   isKnown,
   money,
   percent,
-  shorten,
   signed,
   svg,
 } from "./dom.js";
 import { causeWords, countsAgainstAgent } from "./words.js";
 
 const WIDTH = 560;
+/** Room for the numbers of a vertical axis, which are larger on a phone. */
+const Y_AXIS = 62;
 const HUES = 8;
 const MAX_CATEGORIES = 40;
 const MAX_TOOLS = 12;
@@ -41,7 +42,7 @@ export function intervalChart(title, description, points, show, linkTo, ends = [
     return svg(
       "g",
       { class: hueClass(row.hue) },
-      text(left - 10, y + 4, shorten(row.name), { "text-anchor": "end", class: "name" }),
+      nameLabel(left - 10, y + 4, row.name, 18, { "text-anchor": "end", class: "name" }),
       line(x.at(low), y, x.at(high), y, "limits"),
       linkTo ? markLink(linkTo(row.name), `${row.name}: ${show(row.value)}`, mark) : mark,
     );
@@ -73,8 +74,7 @@ export function glanceChart(runs, differences, linkTo, changesHref) {
       target: linkTo(run.name),
     }),
   );
-  const changes = differences.map(({ name, value, interval }, i) => {
-    const sure = interval.low > 0 ? "up" : interval.high < 0 ? "down" : "even";
+  const changes = differences.map(({ name, value, interval, sure }, i) => {
     const shown = `${pointsText(value)} points`;
     const title = differences.length > 1 ? name : "difference";
     return glanceRow(title, value, [interval.low, interval.high], points, below + 10 + i * row, {
@@ -113,7 +113,7 @@ function glanceRow(name, value, interval, x, y, { hue, sure, shown, target }) {
   return svg(
     "g",
     { class: sure ? `point-${sure}` : hueClass(hue) },
-    text(140, y + 4, shorten(name, 16), { "text-anchor": "end", class: "name" }),
+    nameLabel(140, y + 4, name, 18, { "text-anchor": "end", class: "name" }),
     line(x.at(low), y, x.at(high), y, "limits"),
     target ? markLink(target, `${name}: ${shown}`, mark) : mark,
     text(WIDTH - 112, y + 4, shown, { class: "name value" }),
@@ -142,7 +142,7 @@ export function differenceChart(pair, linkTo) {
   const { diffs } = pair;
   if (!diffs.length) return null;
   const height = 230;
-  const left = 52;
+  const left = Y_AXIS;
   const right = WIDTH - 16;
   const most = Math.max(...diffs.map(([, value]) => Math.abs(value)), 0.05);
   const x = scale(0, Math.max(diffs.length - 1, 1), left, right);
@@ -200,7 +200,7 @@ export function passKChart(allRuns, linkTo) {
   const most = Math.max(0, ...runs.flatMap((run) => run.perK.map((row) => row.k)));
   if (most < 2) return null;
   const height = 250;
-  const x = { ...scale(1, most, 48, WIDTH - 20), ticks: passKTicks(most) };
+  const x = { ...scale(1, most, Y_AXIS, WIDTH - 20), ticks: passKTicks(most) };
   const y = scale(0, 1, height - 32, 12);
   const chart = figure(
     "pass@k and pass^k",
@@ -209,7 +209,7 @@ export function passKChart(allRuns, linkTo) {
       height,
       "pass@k and pass^k by k",
       xAxis(x, 12, height - 32, (k) => `k=${k}`),
-      yAxis(y, 48, WIDTH - 20, percent),
+      yAxis(y, Y_AXIS, WIDTH - 20, percent),
       runs.map((run) => [
         passKCurve(run, ["passAtK", "full"], x, y, linkTo),
         passKCurve(run, ["passExpK", "dashed"], x, y, linkTo),
@@ -264,10 +264,10 @@ export function categoryChart(runs, categories, linkTo) {
   const longestName = Math.max(6, Math.floor(cellWidth / 7));
   const centred = { "text-anchor": "middle" };
   const columnNames = runs.map((run, n) =>
-    text(left + (n + 0.5) * cellWidth, 18, shorten(run, longestName), centred),
+    nameLabel(left + (n + 0.5) * cellWidth, 14, run, longestName, centred),
   );
   const rowNames = rows.map((name, i) =>
-    text(left - 10, 46 + i * 30, shorten(name), { "text-anchor": "end", class: "name" }),
+    nameLabel(left - 10, 46 + i * 30, name, 22, { "text-anchor": "end", class: "name" }),
   );
   const cells = rows.flatMap((name, i) =>
     runs.map((run, n) => {
@@ -311,7 +311,7 @@ export function costChart(runs, linkTo) {
   const height = 250;
   const most = Math.max(...points.map((run) => run.costInterval?.[1] ?? run.cost));
   // From zero: a small difference in cost looks small.
-  const x = scale(0, most * 1.15 || 1, 52, WIDTH - 24);
+  const x = scale(0, most * 1.15 || 1, Y_AXIS, WIDTH - 24);
   const y = scale(0, 1, height - 34, 12);
   const front = unbeatenRuns(points);
   const frontLine = path(front.map((run) => [x.at(run.cost), y.at(run.quality)]));
@@ -324,7 +324,7 @@ export function costChart(runs, linkTo) {
       height,
       description,
       xAxis(x, 12, height - 34, money),
-      yAxis(y, 52, WIDTH - 24, percent),
+      yAxis(y, Y_AXIS, WIDTH - 24, percent),
       front.length > 1 ? svg("path", { class: "front", d: frontLine }) : null,
       points.map((run) => costPoint(run, x, y, linkTo)),
       text(WIDTH - 24, height - 4, "cost of a trial", { "text-anchor": "end", class: "dim" }),
@@ -360,7 +360,7 @@ function costPoint(run, x, y, linkTo) {
       `${name}: ${money(cost)} a trial, ${percent(quality, 1)}`,
       dot(px, py, 6),
     ),
-    text(px + (isRight ? -10 : 10), py + dy, shorten(name), place),
+    nameLabel(px + (isRight ? -10 : 10), py + dy, name, 26, place),
   );
 }
 
@@ -388,7 +388,7 @@ export function latencyChart({ edges, runs }, names, linkTo) {
     return svg(
       "g",
       { class: hueClass(row.n) },
-      text(left - 10, bottom - 14, shorten(row.name, 17), { "text-anchor": "end", class: "name" }),
+      nameLabel(left - 10, bottom - 14, row.name, 17, { "text-anchor": "end", class: "name" }),
       histogram(row, edges, x, { bottom, height: rowHeight - 16 }, linkTo),
       [row.p50, row.p90]
         .filter(isKnown)
@@ -475,7 +475,7 @@ function barChart({ title, description, column, groups, runs, valueOf, linkTo, .
         ? markLink(linkTo(run, group), `${words(group)}, ${run}: ${value}`, drawn)
         : drawn;
     };
-    const name = text(left - 10, middle, shorten(words(group)), {
+    const name = nameLabel(left - 10, middle, words(group), 22, {
       "text-anchor": "end",
       class: "name",
     });
@@ -604,6 +604,32 @@ export function yAxis(y, left, right, show) {
 
 function text(x, y, content, props = {}) {
   return svg("text", { x, y, ...props }, content);
+}
+
+/** A name of any length; most is how many characters a small line has room for.
+ *
+ * A phone draws larger letters: what does not fit there has two small lines, narrowed if need be. */
+function nameLabel(x, y, name, most, props = {}) {
+  if (name.length <= most * ON_A_PHONE) return text(x, y, name, props);
+  const at = breakAt(name);
+  const lines = [name.slice(0, at), name.slice(at)].map((part, n) => {
+    const tooLong = { textLength: most * CHARACTER, lengthAdjust: "spacingAndGlyphs" };
+    const fits = part.length <= most ? {} : tooLong;
+    return svg("tspan", { x, dy: n ? LINE : -LINE / 2, ...fits }, part);
+  });
+  return svg("text", { x, y, ...props, class: `${props.class ?? ""} long` }, lines);
+}
+
+const ON_A_PHONE = 0.75;
+const LINE = 12;
+const CHARACTER = 7;
+
+/** Where to break a name: after the sign between words that is nearest to its middle. */
+function breakAt(name) {
+  const middle = Math.ceil(name.length / 2);
+  const signs = [...name.matchAll(/[^\p{L}\p{N}.](?=.)/gu)].map(({ index }) => index + 1);
+  const near = signs.filter((at) => Math.abs(at - middle) <= name.length / 4);
+  return near.sort((a, b) => Math.abs(a - middle) - Math.abs(b - middle))[0] ?? middle;
 }
 
 function line(x1, y1, x2, y2, className) {

@@ -30,10 +30,12 @@ import { gamesView } from "./games.js";
 import { labelsView } from "./labels.js";
 import { href } from "./navigation.js";
 import { doubtsView } from "./why.js";
-import { causeWords, verdictWords } from "./words.js";
+import { causeWords, counted, verdictWords } from "./words.js";
 
-/** So many runs fit side by side beside the picture. */
-const MOST_BESIDE = 4;
+/** Of more arms, the table beside the picture has a row each. */
+const MOST_COLUMNS = 2;
+/** So many verdicts leave room for the picture below them. */
+const MOST_ABOVE = 3;
 
 export function overviewPage(source, overview) {
   const groups = overview.groups.map((group) => groupView(source, overview, group));
@@ -65,13 +67,7 @@ function groupView(source, overview, { kind, sections, charts }) {
     { "data-key": kind },
     doubtsView(doubts),
     sections.judge ? sections.judge.verdict.map(judgeView) : null,
-    sections.effects
-      ? [
-          h("p", { class: "verdict same" }, h("b", {}, sections.effects.words)),
-          sections.effects.more.map((text) => h("p", {}, text)),
-        ]
-      : sections.verdict.map(verdictView),
-    firstScreen(sections, runs, runNumber(overview)),
+    verdictsAround(sections, firstScreen(sections, runs, runNumber(overview))),
     changesView(source, overview, pairs),
     notes.length
       ? h(
@@ -105,10 +101,32 @@ function groupView(source, overview, { kind, sections, charts }) {
   );
 }
 
+/** The verdicts against the first run, the picture, and what is not read first. */
+function verdictsAround({ meta, effects, verdict }, picture) {
+  if (effects) {
+    const words = h("p", { class: "verdict same" }, h("b", {}, effects.words));
+    return [words, picture, effects.more.map((text) => h("p", {}, text))];
+  }
+  const isFirst = ({ runA }) => runA === meta.runs[0];
+  const against = verdict.filter(isFirst).map(verdictView);
+  const others = verdict.filter((one) => !isFirst(one)).map(verdictView);
+  const folded = others.length
+    ? h(
+        "details",
+        { "data-key": "other-verdicts" },
+        h("summary", {}, `Verdicts on other pairs of runs (${count(others.length)})`),
+        others,
+      )
+    : null;
+  const isLong = against.length > MOST_ABOVE;
+  return isLong ? [picture, against, folded] : [against, picture, folded];
+}
+
 /** What a reader sees beside the verdict: both rates, the difference, what it takes, and health. */
 function firstScreen(sections, runs, numberOf) {
   const { proof, health, effects } = sections;
   const linkTo = (run) => promptsHref({ status: "fail", in_run: numberOf(run) });
+  if (!sections.pairs.length) return aloneView(sections);
   const picture = effects
     ? effectsChart(effects.found)
     : glanceChart(
@@ -120,7 +138,7 @@ function firstScreen(sections, runs, numberOf) {
   return h(
     "div",
     { class: "first", "data-key": "first" },
-    picture,
+    h("div", {}, picture, lookFirst(sections)),
     h(
       "div",
       { class: "beside-picture" },
@@ -129,6 +147,37 @@ function firstScreen(sections, runs, numberOf) {
       healthView(health),
     ),
   );
+}
+
+/** Of a run that is compared with none: its health, and where its failures are. */
+function aloneView({ meta, quality, health }) {
+  const nFailed = quality?.[meta.runs[0]]?.failCount;
+  const link = h("a", { href: "#/why" }, `why ${counted(nFailed ?? 0, "trial")} failed`);
+  const look = nFailed ? h("p", { class: "look" }, "Look first at ", link, ".") : null;
+  return h("div", { "data-key": "first" }, healthView(health), look);
+}
+
+/** Leads to the prompt that a person should see before any other: the worst, or else the best. */
+function lookFirst({ meta, pairs, health, proof }) {
+  if (proof?.valid === false) return null; // the sentence says what is to be fixed
+  if (Object.values(health).some(({ healthy }) => !healthy)) {
+    const isLost = Object.values(health).some(({ graded, planned }) => graded < planned);
+    const [target, words] = isLost
+      ? [promptsHref({ status: "open" }), "what was not measured"]
+      : ["#/why", "why trials failed"];
+    return h("p", { class: "look" }, "Look first at ", h("a", { href: target }, words), ".");
+  }
+  const against = pairs.filter(({ runA }) => runA === meta.runs[0]);
+  for (const [list, words] of [
+    ["regressed", "got worse"],
+    ["improved", "got better"],
+  ]) {
+    const pair = against.find((one) => one[list].length);
+    if (!pair) continue;
+    const link = h("a", { href: href("prompt", pair[list][0]) }, pair[list][0]);
+    return h("p", { class: "look" }, "Look first at ", link, `, which ${words} with ${pair.runB}.`);
+  }
+  return null;
 }
 
 /** The rates as the sentence has them: of two runs those over the prompts that both have. */
@@ -146,26 +195,54 @@ function differencesAtOnce({ meta, pairs, verdict }) {
         ...passRate,
         interval: verdict[n].interval ?? passRate.interval,
       };
-      return { runA, name: runB, value: seen.difference, interval: seen.interval };
+      const sure = CERTAIN[verdictKind(verdict[n])] ?? "even";
+      return { runA, name: runB, value: seen.difference, interval: seen.interval, sure };
     })
     .filter(({ runA, value, interval }) => runA === meta.runs[0] && isKnown(value) && interval);
 }
 
 /** What a prompt costs and takes in each run, and in how many trials the treatment was used. */
 function amountsTable({ pairs, proof }, runs) {
-  if (runs.length > MOST_BESIDE || !pairs.length) return null;
+  if (!pairs.length) return null;
   const uses = proof?.uses ?? [];
-  const rows = [
-    ["cost a prompt", ...runs.map((run) => money(run.cost))],
-    ["time, median", ...runs.map((run) => duration(run.latency?.p50))],
-    ["tokens", ...runs.map((run) => (isKnown(run.tokens) ? count(Math.round(run.tokens)) : DASH))],
-    ...[...new Set(uses.map(({ name }) => name))].map((name) => [
-      `used ${name}`,
-      ...runs.map((run, n) => usedIn(uses, name, n ? run.name : null)),
-    ]),
-  ];
+  const names = [...new Set(uses.map(({ name }) => name))];
+  const usedBy = (run, n, name) => usedIn(uses, name, n ? run.name : null);
+  const isTall = runs.length > MOST_COLUMNS;
+  const measured = [...new Set(runs.flatMap(({ measures }) => Object.keys(measures)))];
+  const facts = ["", ...measured.slice(0, MOST_MEASURES), "cost a prompt"];
+  facts.push(...(isTall ? ["time", "tokens"] : TIME_AND_TOKENS));
+  const columns = runs.map((run, n) => [
+    run.name,
+    ...measured.slice(0, MOST_MEASURES).map((name) => decimal(run.measures[name])),
+    ...amountsOf(run, n, pairs),
+  ]);
+  if (isTall) {
+    if (names.length) facts.push("used");
+    runs.forEach((run, n) => columns[n].push(allUsedBy(names, (name) => usedBy(run, n, name))));
+  } else {
+    facts.push(...names.map((name) => `used ${name}`));
+    runs.forEach((run, n) => columns[n].push(...names.map((name) => usedBy(run, n, name))));
+  }
+  const rows = facts.map((fact, i) => [fact, ...columns.map((column) => column[i])]);
   const known = rows.filter(([, ...cells]) => cells.some((cell) => cell && cell !== DASH));
-  return numberTable(["", ...runs.map((run) => run.name)], known);
+  const shown = isTall ? known[0].map((_, n) => known.map((row) => row[n])) : known;
+  return numberTable(shown[0], shown.slice(1));
+}
+
+/** So many of what a benchmark measures have room here. */
+const MOST_MEASURES = 2;
+const TIME_AND_TOKENS = ["time a prompt", "tokens a prompt"];
+
+/** Cost, time and tokens: of two runs those that the sentence has, of prompts that both have. */
+function amountsOf(run, n, pairs) {
+  const amounts = pairs.length === 1 ? pairs[0].amounts : {};
+  const mean = (name, known) => amounts[name]?.[n ? "meanB" : "meanA"] ?? known;
+  const tokens = mean("tokens", run.tokens);
+  return [
+    money(mean("costUsd", run.cost)),
+    duration(mean("latencyMs", run.latency?.mean)),
+    isKnown(tokens) ? count(Math.round(tokens)) : DASH,
+  ];
 }
 
 /** In how many trials of an arm, or of the control, something was used. */
@@ -174,6 +251,15 @@ function usedIn(uses, name, arm) {
   if (!use) return DASH;
   if (arm === null) return use.controlTrials ? `${use.inControl} of ${use.controlTrials}` : DASH;
   return `${use.used} of ${use.trials}`;
+}
+
+/** The same of several treatments in one cell, each by its name. */
+function allUsedBy(names, usedBy) {
+  const found = names.map((name) => [name, usedBy(name)]).filter(([, used]) => used !== DASH);
+  const some = found.filter(([, used]) => !used.startsWith("0 "));
+  if (found.length > 1 && !some.length) return found[0][1];
+  const text = ([name, used]) => (names.length > 1 ? `${name} ${used}` : used);
+  return (found.length > 1 ? some : found).map(text).join(", ") || DASH;
 }
 
 /** The number of a run in filters, by its label. */
@@ -251,16 +337,29 @@ const VERDICT_KINDS = {
   "not-worse": "not-worse",
 };
 
+/** How the picture draws a difference: in green or red only if the verdict says so. */
+const CERTAIN = { better: "up", worse: "down" };
+
+function verdictKind({ code, healthy }) {
+  const isClear = healthy !== false && Object.hasOwn(VERDICT_KINDS, code);
+  return isClear ? VERDICT_KINDS[code] : "unclear";
+}
+
 /** The sentence about two runs, which assay.report.sentence words; its beginning stands out. */
-function verdictView({ code, words, healthy }) {
-  const clear = healthy !== false && Object.hasOwn(VERDICT_KINDS, code);
+function verdictView(verdict) {
+  const { words } = verdict;
   const first = words.match(/^.*?\.(?= [A-Z0-9]|$)/s)?.[0] ?? words;
   return h(
     "p",
-    { class: `verdict ${clear ? VERDICT_KINDS[code] : "unclear"}` },
-    h("b", {}, first),
-    words.slice(first.length),
+    { class: `verdict ${verdictKind(verdict)}` },
+    h("b", {}, withCommands(first)),
+    withCommands(words.slice(first.length)),
   );
+}
+
+/** Sets what stands between backticks as code. */
+function withCommands(text) {
+  return text.split("`").map((part, n) => (n % 2 ? h("code", {}, part) : part));
 }
 
 /** What a judge of the user's own decided. */

@@ -345,10 +345,12 @@ function gradeList(trial) {
 }
 
 export function inputView(trial) {
-  const turns = Array.isArray(trial.input) ? trial.input : [trial.input];
+  const own = Array.isArray(trial.input) ? trial.input : [trial.input];
+  const turns = [...own, ...(trial.simulatedUser?.said ?? [])];
+  const who = (n) => (n < own.length ? "" : ", said by the simulated user");
   return [
     turns.map((text, n) => [
-      turns.length > 1 ? h("p", { class: "dim" }, `Turn ${n + 1}`) : null,
+      turns.length > 1 ? h("p", { class: "dim" }, `Turn ${n + 1}${who(n)}`) : null,
       longText(text, { class: "text plain" }, 1000),
     ]),
     trial.hint ? longText(`Hint: ${trial.hint}`, { class: "text plain" }, 1000) : null,

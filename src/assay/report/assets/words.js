@@ -10,6 +10,7 @@ const CAUSES = {
   spawn: "agent did not start",
   world: "environment failed",
   harness: "harness error",
+  user: "simulated user failed",
   worker_lost: "worker lost",
 };
 const VERDICTS = {

@@ -1,0 +1,76 @@
+"""`assay import trajectories`: ATIF and mini-swe-agent."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MINI = {
+    "trajectory_format": "mini-swe-agent-1",
+    "info": {
+        "exit_status": "Submitted", "submission": "diff --git a/x b/x", "mini_version": "1.17",
+        "model_stats": {"instance_cost": 0.25, "api_calls": 2},
+        "config": {"model": {"model_name": "claude-sonnet-4-5"}},
+    },
+    "messages": [
+        {"role": "system", "content": "You are at a shell."},
+        {"role": "user", "content": "Fix the bug."},
+        {"role": "assistant", "content": "I look.\n\n```bash\nls\n```"},
+        {"role": "user", "content": "<returncode>0</returncode>x.py"},
+        {"role": "assistant", "content": "Done.", "extra": {"actions": [{"command": "submit"}]}},
+    ],
+}  # fmt: skip
+
+
+def test_what_is_exported_as_atif_comes_back_the_same(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(json.dumps({"id": "sum", "input": "What is 17 + 25?", "hint": "42"}) + "\n")
+    results, atif, back = (tmp_path / f"{name}.jsonl" for name in ("results", "atif", "back"))
+    assay("capture", prompts, "-s", "demo", "-g", "contains", "-q", "-o", results)
+    assert assay("export", "atif", results, "-o", atif).code == 0
+    exported = json.loads(atif.read_text())
+    assert exported["schema_version"] == "ATIF-v1.8"
+    assert any("reasoning_content" in step for step in exported["steps"])
+    done = assay("import", "trajectories", atif, "-o", back)
+    assert done.code == 0, done.stderr
+    before, after = (json.loads(path.read_text()) for path in (results, back))
+    for name in ("id", "input", "output"):
+        assert after[name] == before[name]
+    kinds = [(step["type"], step.get("content"), step.get("name"), step.get("input"))
+             for step in after["trajectory"]]  # fmt: skip
+    assert kinds == [
+        (step["type"], step.get("content"), step.get("name"), step.get("input"))
+        for step in before["trajectory"] if step["type"] != "plan"
+    ]  # fmt: skip
+    assert after["score"]["pass"] is before["score"]["pass"] is True
+    assert after["usage"]["outputTokens"] == before["usage"]["outputTokens"]
+
+
+def test_a_trajectory_of_mini_swe_agent(assay: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "task-1.traj.json"
+    path.write_text(json.dumps(MINI, indent=2))
+    [row] = assay("import", "trajectories", path).rows
+    assert (row["id"], row["input"]) == ("task-1", "Fix the bug.")
+    assert row["output"] == "diff --git a/x b/x"
+    kinds = [step["type"] for step in row["trajectory"]]
+    assert kinds == ["message", "tool_call", "message", "tool_call"]
+    look = row["trajectory"][1]
+    assert (look["input"], look["status"]) == ({"command": "ls"}, "completed")
+    assert look["output"].endswith("x.py")
+    assert row["usage"]["costUsd"] == 0.25
+    assert row["agent"]["model"] == "claude-sonnet-4-5"
+
+
+def test_any_other_file_is_refused_with_what_would_do(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "x.json"
+    for text in ('{"steps": []}', "[1]", '"ATIF"'):
+        path.write_text(text)
+        done = assay("import", "trajectories", path, "-o", tmp_path / "out.jsonl")
+        assert done.code == 1
+        assert "mini-swe-agent" in done.stderr
+    path.write_text('{"schema_version": "ATIF-v1.8", "steps": [1, {"source": "agent"}]}')
+    assert assay("import", "trajectories", path).code == 0

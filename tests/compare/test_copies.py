@@ -1,0 +1,36 @@
+"""Prompts that differ in nothing but their ids are one prompt, whoever counts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from assay import compare
+
+
+def rows(path: Path, passed: list[bool], questions: list[str]) -> Path:
+    made = [
+        {"id": f"p{i}", "input": question, "k": 1, "metadata": {}}
+        | {"trials": [{"trialNum": 1, "output": "", "trajectory": [], "duration": 1, "pass": one}]}
+        for i, (one, question) in enumerate(zip(passed, questions, strict=True))
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in made))
+    return path
+
+
+@pytest.mark.parametrize("n_questions", [4, 48])
+def test_twelve_copies_of_four_prompts_are_four(tmp_path: Path, n_questions: int) -> None:
+    questions = [f"Question {i % n_questions}?" for i in range(48)]
+    before = rows(tmp_path / "a.jsonl", [i % 4 == 0 for i in range(48)], questions)
+    after = rows(tmp_path / "b.jsonl", [i % 4 != 3 for i in range(48)], questions)
+    found = compare(before, after)
+    assert found.decision == ("better" if n_questions == 48 else "not-enough-data")
+    said = "44 of 48 prompts are copies of others under another id"
+    assert any(said in note for note in found.notes) == (n_questions == 4)
+    assert ("48 prompts in 4 clusters leave it open" in found.sentence) == (n_questions == 4)
+
+
+def test_rows_that_do_not_say_what_was_asked_are_no_copies(tmp_path: Path) -> None:
+    before = rows(tmp_path / "a.jsonl", [False] * 20, [""] * 20)
+    after = rows(tmp_path / "b.jsonl", [True] * 20, [""] * 20)
+    assert compare(before, after).decision == "better"
