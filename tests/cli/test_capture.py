@@ -244,7 +244,7 @@ def test_a_pattern_that_chooses_nothing_is_named(
         ("!p2", ""),
     ):
         done = assay("capture", path, "-s", schema, "--filter", text, "-q")
-        said = f"Warning: no prompt is chosen by {named} of --filter\n" if named else ""
+        said = f"Warning: no prompt is chosen by {named} of the filter\n" if named else ""
         assert (done.code, done.stderr) == (0, said)
 
 

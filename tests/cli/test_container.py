@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.real.test_provider_settings import KEY, configure
 
 from assay.adapters.vendor import KNOWN

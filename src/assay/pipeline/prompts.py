@@ -74,7 +74,7 @@ def choose(
         ids = ", ".join(prompt.id for prompt, _ in rows[:3])
         raise InputError(msg, hint=f"it has {counted_noun(len(rows), noun)}, such as {ids}")
     if idle := [pattern for text in filters for pattern in _idle(text, kept)]:
-        say(f"Warning: no {noun} is chosen by {', '.join(map(repr, idle))} of --filter")
+        say(f"Warning: no {noun} is chosen by {', '.join(map(repr, idle))} of the filter")
     return kept if limit is None else kept[:limit]
 
 
