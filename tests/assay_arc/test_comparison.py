@@ -7,6 +7,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from assay.compare.report import CompareOptions
+from assay.viewer.index import Index
+from assay.viewer.overview import OpenRun, overview
 from assay_arc.cards import read_card
 from assay_arc.commands import command
 from assay_arc.comparison import ComparedRun, compare_runs
@@ -154,6 +157,46 @@ def test_22_the_third_run_is_compared_too_and_mcp_changes_are_told():
     two = comparison_markdown(compare(*runs[:2]), runs[:2])
     for words in ("mcp_servers: -arc", "Model: m1 -> m2"):
         assert words in two
+
+
+@pytest.mark.parametrize("gain", [40.0, 0.1, -15.0])
+def test_the_viewer_says_of_scores_what_arc_compare_says(tmp_path, gain):
+    """Few games are won: scores show more than the share of games won, which the viewer has too."""
+    percents = {"a": [10.2 + i for i in range(12)], "b": [10.2 + i + gain for i in range(12)]}
+    percents["b"] = [max(percent, 0.0) for percent in percents["b"]]
+    opened = []
+    for name, known in percents.items():
+        rows = [
+            {
+                "id": f"g{i}",
+                "input": f"Play {i}.",
+                "output": "",
+                "trajectory": [],
+                "timing": {"start": 1, "end": 2, "total": 1},
+                "metadata": {"game": f"g{i}"},
+                "score": {"pass": False, "score": percent / 100},
+                "outcome": {"measures": {"official %": percent}},
+            }
+            for i, percent in enumerate(known)
+        ]
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        opened.append(OpenRun(name, Index(path, keep=False)))
+        opened[-1].index.refresh()
+    [group] = overview("t", opened, CompareOptions(margin=0.01))["groups"]
+    [shown] = group["sections"]["verdict"]
+    for one in opened:
+        one.index.close()
+    entries = [
+        entry(name, *(game(f"g{i}", percent) for i, percent in enumerate(known)))
+        for name, known in percents.items()
+    ]
+    [pair] = compare(*entries).pairs
+    assert shown["byScore"]["code"] == pair.verdict.code
+    said = pair.verdict.words.replace("game", "prompt")
+    for label, one in zip("ab", entries, strict=True):
+        said = said.replace(one.run.label, label)
+    assert f"By the score: {said}" in shown["words"]
 
 
 def section(text: str, title: str) -> list[list[str]]:

@@ -232,6 +232,22 @@ def test_a_filter_that_fits_nothing_is_said(
             assert not Path(path).with_name("out.jsonl").exists()
 
 
+def test_a_pattern_that_chooses_nothing_is_named(
+    assay: Callable, agent: Callable, prompts: Callable
+) -> None:
+    path, schema = prompts({"id": "a,b", "input": "x", "metadata": {"level": 1}}, "x", "x"), agent()
+    for text, named in (
+        ("p1,nosuch", "'nosuch'"),
+        ("level=1,7,8", "'7', '8'"),
+        ("a,b", ""),
+        ("p*,p2", ""),
+        ("!p2", ""),
+    ):
+        done = assay("capture", path, "-s", schema, "--filter", text, "-q")
+        said = f"Warning: no prompt is chosen by {named} of the filter\n" if named else ""
+        assert (done.code, done.stderr) == (0, said)
+
+
 def test_max_cost_stops_and_says_so(
     assay: Callable, agent: Callable, prompts: Callable, read_rows: Callable, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """An agent under --container: podman from Debian, with an image that the test makes."""
 
+import json
 import os
 import runpy
 import shutil
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.real.test_provider_settings import KEY, configure
 
 from assay.adapters.vendor import KNOWN
 from assay.records.spec import Limits
@@ -273,6 +275,46 @@ def test_the_command_line_holds_no_secret(engine: str, tmp_path: Path) -> None:
     assert "--network none" in text
     assert "--memory 1073741824" in text
     assert words[-4:] == ["--entrypoint", "agent", "image:1", "say"]
+
+
+ENGINE = """#!/usr/bin/env python3
+import json, os, pathlib, sys
+words = sys.argv[1:]
+if words[0] == "run" and "--name" in words:
+    home = next(word[5:] for word in words if word.startswith("HOME="))
+    files = [path for path in pathlib.Path(home).rglob("*") if path.is_file()]
+    told = {"words": words, "files": {str(path): path.read_text() for path in files}}
+    named = [after for word, after in zip(words, words[1:]) if word == "--env"]
+    told["env"] = {name: os.environ[name] for name in named if name in os.environ}
+    pathlib.Path(os.environ["TOLD"]).write_text(json.dumps(told))
+"""
+"""Answers as podman would, and writes down what it was to start."""
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode"])
+def test_a_provider_of_the_users_settings_goes_into_the_container(
+    assay: Callable, prompts: Callable, tmp_path: Path, name: str
+) -> None:
+    home, url, told = tmp_path / "home", "http://127.0.0.1:9", tmp_path / "told.json"
+    configure(name, home, url)
+    engine = tmp_path / "bin" / "podman"
+    engine.parent.mkdir()
+    engine.write_text(ENGINE)
+    engine.chmod(0o755)
+    env = {"HOME": str(home), "PATH": f"{engine.parent}:{os.environ['PATH']}", "TOLD": str(told)}
+    env |= {"MOCK_API_KEY": KEY}
+    done = assay("capture", prompts("x"), "-s", name, "--container", "any", env=env)
+    started = json.loads(told.read_text())
+    words, given = " ".join(started["words"]), json.dumps([started["env"], started["files"]])
+    assert url in words + given, done.stderr
+    assert KEY not in words
+    if name == "claude":  # the agent itself asks the program for its key
+        assert f"{home}/bin/key.sh:{home}/bin/key.sh:ro" in words
+        assert f"{home}/bin/key.sh" in words.partition("--settings")[2]
+    else:
+        assert KEY in started["env"].values()
+        assert KEY not in json.dumps(started["files"])
+    assert done.rows[0]["identity"]["offered"]["~/ (provider settings)"]
 
 
 def test_the_shipped_image_has_the_versions_that_are_tested() -> None:

@@ -13,6 +13,14 @@ def grade(output):
 """
 
 
+MODEL = """#!/bin/sh
+[ "$1" = --version ] && exec echo 0.61.0
+name=HARB; name="${name}OR"
+echo '{"type":"init","session_id":"s","model":"'$(cat "${0%/*}/$name")'"}'
+echo '{"type":"result","status":"success","stats":{}}'
+"""
+
+
 @pytest.fixture
 def template(tmp_path: Path) -> Path:
     skill = tmp_path / "template" / ".claude" / "skills" / "notes" / "SKILL.md"
@@ -86,6 +94,29 @@ def test_a_changed_setup_is_refused_and_the_difference_named(
     assert (done.code, out.read_bytes()) == (1, before), done.stderr
     assert named in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [("capture",), ("trials", "-k", "2")])
+def test_rows_of_another_model_are_said(
+    assay: Callable, prompts: Callable, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """The model that an agent takes by default is known only when it has answered."""
+    program = tmp_path / "agent"
+    program.write_text(MODEL)
+    program.chmod(0o755)
+    path, out = prompts("a", "b", "c"), tmp_path / "out.jsonl"
+    args = [command[0], path, "-s", f"gemini:{program}", "-o", out, *command[1:]]
+
+    def run(model: str, *more: object) -> str:
+        (tmp_path / "HARBOR").write_text(model)
+        done = assay(*args, *more)
+        assert done.code == 0, done.stderr
+        return str(done.stderr)
+
+    assert "mixes models" not in run("m1", "--limit", 1)
+    assert "mixes models" not in run("m1", "--limit", 2, "--resume")
+    said = run("m2", "--resume")
+    assert "this file mixes models: the rows that were there are answers of m1, and now m2" in said
 
 
 def test_the_same_setup_is_resumed(

@@ -413,3 +413,13 @@ def test_a_planted_confirmation_confirms_nothing(team: Team) -> None:
     looks = read_looks(run.parent, control, "tpl")
     assert planted.name in {look.run for look in looks}
     assert not any(look.is_confirmation for look in looks)
+
+
+def test_a_check_draws_among_the_trials_that_need_one(team: Team) -> None:
+    """The eight places that the run before ran again need none: all are of that run there."""
+    assert team.ab().code == 0
+    done = team.ab("-g", "regex:nothing")
+    assert done.code == 0, done.stderr
+    found = team.verdict["reuse"]["control"]
+    assert (found["check"]["nAgain"], found["check"]["agrees"]) == (8, True)
+    assert (team.n_control, team.n_treated) == (8, 8)

@@ -175,6 +175,29 @@ def test_installed_packages_count_by_version_and_linked_ones_by_their_files(
     assert found.unknown == ()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        'exec sh "$(dirname "$0")/core.sh"',
+        '. "$(dirname "$0")/core.sh"',
+        'exec "$(dirname -- "${BASH_SOURCE[0]}")/core.sh"',
+        'here=$(dirname "$0"); sh "$here/core.sh"',
+        "exec sh `dirname $0`/core.sh",
+        'sh "${0%/*}/core.sh"',
+        "sh $(dirname $(readlink -f $0))/core.sh",
+        'top="$(cd "$(dirname "$0")/../tools" && pwd)"; sh "$top/core.sh"',
+    ],
+)
+def test_a_script_is_found_beside_the_one_that_names_its_own_folder(
+    line: str, write: Write, tmp_path: Path
+) -> None:
+    write("tools/core.sh", "echo plum\n", 0o755)
+    script = write("tools/agent.sh", f"#!/bin/bash\n{line}\n")
+    loader = Loader(tmp_path, {"PATH": os.environ["PATH"]})
+    loader.command(["bash", str(script)])
+    assert "tools/core.sh" in loader.found().files
+
+
 def test_an_installed_package_that_somebody_edited_is_another(write: Write, tmp_path: Path) -> None:
     site = f"venv/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
     write("venv/pyvenv.cfg")

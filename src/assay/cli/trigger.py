@@ -221,7 +221,14 @@ def _agents(options: TriggerOptions) -> dict[str, PluginRef]:
 
 def _request(options: TriggerOptions, skill: Skill, agents: dict[str, PluginRef]) -> TriggerRequest:
     where = options.cases or "stdin"
-    cases = choose(read_cases(options.cases), options.filters, options.limit, where, "case")
+    cases = choose(
+        read_cases(options.cases),
+        options.filters,
+        options.limit,
+        where,
+        "case",
+        say=lambda text: echo_folded(text, err=True),
+    )
     if not cases:
         msg = f"{where}: no cases"
         raise InputError(msg)

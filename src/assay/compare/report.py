@@ -53,7 +53,14 @@ from assay.stats.means import N_RESAMPLES
 from assay.stats.noise import JudgeErrors
 from assay.stats.ranking import RANKING_RESAMPLES, rank_runs
 from assay.stats.sequential import SequentialDecision, decide_gate, describe_use, judged_look
-from assay.stats.verdict import GateName, Outcome, Verdict, VerdictCode, judge_gate
+from assay.stats.verdict import (
+    GateName,
+    Outcome,
+    Verdict,
+    VerdictCode,
+    judge_difference,
+    judge_gate,
+)
 
 _FEWEST_RANKED = 3
 NOT_ALIKE = "a gate compares like with like, but "
@@ -313,6 +320,14 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
         **_doubts_section(doubts, doubtful, options.doubtful),
         "meta": _meta(aligned, totals, options),
     }
+    # Graders that name measures give scores that say more than whether a trial passed.
+    scored = {run.label for run in runs if run.measures}
+    for pair, verdict in zip(pairs, sections["verdict"], strict=True):
+        if verdict["healthy"] and {pair.run_a, pair.run_b} <= scored:
+            found = judge_difference(
+                pair.score, margin=options.margin, adjusted_p=pair.adjusted_p_score
+            )
+            verdict["byScore"] = msgspec.to_builtins(found)
     of_kind = _trials_sections if trials else _capture_sections
     sections |= of_kind(aligned, totals, options)
     sections["pairs"] = [msgspec.to_builtins(pair) for pair in pairs]

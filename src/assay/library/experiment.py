@@ -261,6 +261,8 @@ class Conductor:
 
     def _say_plan(self) -> None:
         control, *others = self._run.arms
+        for note in self._run.notes:
+            self.say(note)
         for arm in others:
             names = {path: piece.name for path, piece in self._run.pieces.items()}
             asked = ", ".join(one.words for one in differences(control.arm, arm.arm, names))

@@ -144,14 +144,23 @@ def npm_script(words: list[str], folder: Path) -> str:
     return ""
 
 
+_OWN_FOLDER = (
+    r"\$\(\s*dirname(?:[^()\n]|\$\([^()\n]*\))*\)",
+    r"`\s*dirname[^`\n]*`",
+    r"\$\{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\}",
+)
+_ENTERED = re.compile(r"""\$\(\s*cd\s+(?:-P\s+)?(?:--\s+)?["']?\$OWN_FOLDER([\w./-]*)[^()\n]*\)""")
+"""As in $(cd "$(dirname "$0")/.." && pwd)."""
+
+
 def simple_commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each command in a text of the shell, as far as a glance can tell."""
     plain = re.sub(r"\\\n", " ", text)
     plain = re.sub(r"(?m)(?:^|(?<=\s))#.*$", "", plain)
     # The folder of a script is known: $(dirname "$0") and its like stand for it.
-    plain = re.sub(
-        r"""\$\(\s*(?:cd\s+)?["']?\$?\(?\s*dirname[^)]*\)[^)\n]*\)?""", "$OWN_FOLDER", plain
-    )
+    for pattern in _OWN_FOLDER:
+        plain = re.sub(pattern, r"$OWN_FOLDER", plain)
+    plain = _ENTERED.sub(r"$OWN_FOLDER\1", plain)
     for part in re.split(r"\n|;|\|\||\||&&|&(?!>)|`|\$\(|[(){}](?!\w*\})", plain):
         if not part.strip():
             continue

@@ -168,7 +168,9 @@ class ExperimentRun:
         self._experiment, self._judge = experiment, how.judge
         # Before anything is read: an edit from now on makes the verdict stale, never wrong.
         self.inputs = hash_inputs(experiment)
-        rows = read_rows(experiment, confirm=how.confirm)
+        self.notes: list[str] = []
+        """What to know before the first trial."""
+        rows = read_rows(experiment, confirm=how.confirm, say=self.notes.append)
         self.inputs |= files_named_by(rows, Path(experiment.prompts or "").parent)
         pace = {"jobs": how.jobs, "rate_per_s": how.rate_per_s, "executor": how.executor}
         pace["longest_wait_s"] = how.longest_wait_s

@@ -1,6 +1,6 @@
 """What a run of an experiment is made of: the one answer for `assay ab` and `assay ab status`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +142,13 @@ def confirming(experiment: Experiment) -> Experiment:
     return msgspec.structs.replace(experiment, prompts=prompts)
 
 
-def read_rows(experiment: Experiment, *, confirm: bool = False) -> list[PromptRow]:
-    """Return the prompts that are run; refuse none.
+def read_rows(
+    experiment: Experiment,
+    *,
+    confirm: bool = False,
+    say: Callable[[str], object] = lambda text: None,
+) -> list[PromptRow]:
+    """Return the prompts that are run; refuse none. say is told of filters that choose nothing.
 
     Those that are held back are run for a confirmation, and only for this.
     """
@@ -155,7 +160,7 @@ def read_rows(experiment: Experiment, *, confirm: bool = False) -> list[PromptRo
             held = "held back" if confirm else "left to run"
             msg = f"{where}: holdout = {share:g}: no prompt is {held}"
             raise InputError(msg, hint="write more prompts, or change holdout")
-    rows = choose(rows, experiment.filter, experiment.limit, where)
+    rows = choose(rows, experiment.filter, experiment.limit, where, say=say)
     if not rows:
         msg = f"{where}: no prompts"
         raise InputError(msg)

@@ -61,16 +61,20 @@ def choose(
     limit: int | None,
     where: object,
     noun: str = "prompt",
+    say: Callable[[str], object] = lambda text: None,
 ) -> list[PromptRow]:
     """Keep prompts that fit the filters (see fits_all); refuse filters that leave none.
 
-    where and noun say in the error where the prompts come from, and what they are.
+    where and noun say in the error where the prompts come from, and what they are. say is told of
+    patterns that choose none of those that are kept.
     """
     kept = [row for row in rows if fits_all(row[0], filters)]
     if rows and not kept:
         msg = f"{where}: no {noun}s that match the filter {' and '.join(map(repr, filters))}"
         ids = ", ".join(prompt.id for prompt, _ in rows[:3])
         raise InputError(msg, hint=f"it has {counted_noun(len(rows), noun)}, such as {ids}")
+    if idle := [pattern for text in filters for pattern in _idle(text, kept)]:
+        say(f"Warning: no {noun} is chosen by {', '.join(map(repr, idle))} of the filter")
     return kept if limit is None else kept[:limit]
 
 
@@ -95,17 +99,36 @@ def fits(prompt: Prompt, text: str) -> bool:
     """
     key, equals, patterns = text.partition("=")
     is_negated = key.endswith("!") if equals else text.startswith("!")
-    found = [prompt.id]
-    if equals:
-        key = key.removesuffix("!")
-        values = [prompt.metadata.get(key), *([prompt.tags] if key == "tags" else ())]
-        found = [one for value in values for one in _values(value)]
-    else:
-        patterns = text.removeprefix("!")
+    patterns = patterns if equals else text.removeprefix("!")
+    found = _found(prompt, key.removesuffix("!") if equals else "")
     # The whole first: an id or a value may have a comma in it.
-    wanted = [patterns, *(part for part in patterns.split(",") if part)]
+    wanted = [patterns, *_parts(patterns)]
     matches = any(fnmatchcase(one, pattern) for pattern in wanted for one in found)
     return matches != is_negated
+
+
+def _idle(text: str, kept: Sequence[PromptRow]) -> list[str]:
+    """Return the patterns of a filter that choose none of the prompts that were kept."""
+    key, equals, patterns = text.partition("=")
+    if key.endswith("!") or text.startswith("!"):
+        return []
+    patterns = patterns if equals else text
+    found = {one for prompt, _ in kept for one in _found(prompt, key if equals else "")}
+    if any(fnmatchcase(one, patterns) for one in found):
+        return []
+    return [part for part in _parts(patterns) if not any(fnmatchcase(one, part) for one in found)]
+
+
+def _parts(patterns: str) -> list[str]:
+    return [part for part in patterns.split(",") if part]
+
+
+def _found(prompt: Prompt, key: str) -> list[str]:
+    """Return what a filter looks at: the values of a key, or the id."""
+    if not key:
+        return [prompt.id]
+    values = [prompt.metadata.get(key), *([prompt.tags] if key == "tags" else ())]
+    return [one for value in values for one in _values(value)]
 
 
 def matching_rows(

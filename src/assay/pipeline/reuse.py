@@ -99,7 +99,8 @@ class ReuseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             return f"{arm}: earlier trials are not used, because {why}; all were run again"
         held = "; the verdict holds against these alone" if self.claim else ""
         used = self._reused(now) if self.n_reused else "trials of another day are not used"
-        return f"{arm}: {used}; {again} agree with them{found}{held}"
+        agree = "agrees" if check.n_again == 1 else "agree"
+        return f"{arm}: {used}; {again} {agree} with them{found}{held}"
 
     def _reused(self, now: datetime.datetime) -> str:
         age = ""
@@ -306,7 +307,7 @@ def aged_trials(
         }
         # Where all of them have been run anew, nothing rests on them.
         if any(place not in done[key] or _is_reused(done[key][place]) for place in apart):
-            again = _chosen(places, seed) & apart.keys()
+            again = _chosen([place for place in places if place in apart], seed)
             aged[key] = AgedTrials(apart, frozenset(again))
     return aged
 

@@ -37,7 +37,7 @@ from assay.pipeline.notes import (
 from assay.pipeline.prompts import Setting, check_confinement, choose, make_specs, read_prompts
 from assay.pipeline.resume import Resume, refuse_unknown
 from assay.pipeline.row_settings import RowSettings, fitted_to, prompt_folder, split_judge
-from assay.pipeline.sink import Sink, Write, kept_raw, open_sink
+from assay.pipeline.sink import Sink, Write, answering_models, kept_raw, open_sink
 from assay.pipeline.stages import (
     AskingHost,
     CaptureTrial,
@@ -55,6 +55,7 @@ from assay.pipeline.steps import (
     OnTrialStep,
     Outcome,
     Retry,
+    SameModel,
     Step,
     StopRule,
     Survive,
@@ -326,7 +327,7 @@ def prepare(request: RunRequest) -> PreparedRun:
     source = str(benchmark.options.get("path") or "stdin") if is_file else ""
     source = source or f"benchmark {benchmark.name}"
     rows = read_prompts(benchmark) if request.rows is None else list(request.rows)
-    notes = []
+    notes: list[Note] = []
     if not rows:
         msg = f"{source}: no prompts, so there is nothing to run"
         if is_file and request.rows is None:
@@ -337,7 +338,13 @@ def prepare(request: RunRequest) -> PreparedRun:
         # As in the seed's `run`, the agent is told nothing of earlier turns.
         agent = msgspec.structs.replace(agent, options={**agent.options, "history": False})
         request = msgspec.structs.replace(request, agent=agent)
-    chosen = choose(rows, request.filters, request.limit, source)
+    chosen = choose(
+        rows,
+        request.filters,
+        request.limit,
+        source,
+        say=lambda text: notes.append(Note(text, True)),
+    )
     template, templates = _composed(request, chosen)
     row_settings = RowSettings(
         _setting(request, graders, template),
@@ -743,6 +750,8 @@ def _run_missing(
     outer: list[Step] = [OneAfterAnother()] if _shares_folders(batch, missing) else []
     outer.append(WithinBudget(batch.budget or Budget(batch.max_cost, len(missing))))
     outer += [UntilStopped(stop, n_slots)] if stop is not None else []
+    if missing and len(batch.arms) == 1 and (request := batch.arms[0].request).mode == "resume":
+        outer.append(SameModel(answering_models(request.output) if request.output else set()))
     outer.append(finished)
     inner: list[Step] = [Survive(work.lost)]
     inner += [Unchanged(missing)] if batch.is_local and not batch.raw_rows else []

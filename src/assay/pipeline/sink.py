@@ -128,6 +128,28 @@ def kept_raw(output: Path) -> Iterator[str]:
                 yield from (Path(each.raw).name for each in (entry, *entry.retried))
 
 
+def answering_models(output: Path) -> set[str]:
+    """Return the models that the rows of an output say answered, also those not yet complete."""
+    found: set[str] = set()
+    for path in (output, output.with_name(f"{output.name}.partial")):
+        if path.is_file():
+            with open_rows(path) as file:
+                for row in file.rows(msgspec.json.Decoder(_ModelView)):
+                    views = (row, *row.trials, *([row.entry] if row.entry else ()))
+                    found.update(view.agent.model for view in views if view.agent)
+    return found - {""}
+
+
+class _AgentView(msgspec.Struct, gc=False):
+    model: str = ""
+
+
+class _ModelView(msgspec.Struct, gc=False):
+    agent: _AgentView | None = None
+    trials: list["_ModelView"] = []
+    entry: "_ModelView | None" = None
+
+
 class _RawView(msgspec.Struct, gc=False):
     raw: str = ""
     retried: list["_RawView"] = []

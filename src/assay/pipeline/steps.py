@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, Protocol
@@ -22,6 +22,7 @@ from assay.plugin import Executor
 from assay.records.capture import AnyStep, Failure
 from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun
+from assay.records.trial import Trial
 from assay.run.process import pause, raise_if_stopping, start_over, stop_all
 from assay.run.served import close_served
 
@@ -329,6 +330,35 @@ class Finished(Step):
         """Return, and forget, the trials that nobody has asked for yet."""
         waiting, self._waiting = self._waiting, {}
         return list(waiting.values())
+
+
+class SameModel(Step):
+    """Says whether rows that are continued are answers of another model, asked for by default.
+
+    What was asked for is in the identity of a row; what answers is known only when it has.
+    """
+
+    def __init__(self, before: Set[str]) -> None:
+        """before has the models that the rows which were there name."""
+        self._before = before
+        self._now: set[str] = set()
+
+    def around(self, run: DoTrial) -> DoTrial:
+        def followed(spec: TrialSpec, on_step: OnTrialStep | None) -> Outcome:
+            outcome = run(spec, on_step)
+            if isinstance(outcome.result, Trial) and outcome.result.agent:
+                self._now.add(outcome.result.agent.model or "")
+            return outcome
+
+        return followed
+
+    def notes(self) -> Iterator[str]:
+        if self._before and (others := self._now - self._before - {""}):
+            before, now = (", ".join(sorted(models)) for models in (self._before, others))
+            yield (
+                f"Warning: this file mixes models: the rows that were there are answers of {before}"
+                f", and now {now} answered. Use another -o, and --model to choose one."
+            )
 
 
 class Survive(Step):

@@ -125,6 +125,7 @@ class _PairSentences:
         if self._is_unused:
             yield self._unused()
         yield self._headline()
+        yield from self._by_score()
         yield from self._too_easy_or_hard()
         yield from self._open()
         yield from self._used()
@@ -209,6 +210,22 @@ class _PairSentences:
             return str(measure)
         repeated = (self._pair["passRate"]["trialsPerPrompt"] or 1) > 1
         return f"of {'trials' if repeated else f'{self._noun}s'} pass"
+
+    def _by_score(self) -> Iterator[str]:
+        """Say what the scores show, where they say more than how much passes."""
+        found = self._verdict.get("byScore")
+        if not found or self._pair["score"]["difference"] is None:
+            return
+        words = pair_sentence(
+            (self._a, self._b),
+            found,
+            self._pair["score"],
+            margin=self._margin,
+            adjusted_p=self._pair["adjustedPScore"],
+            noun=self._noun,
+            measure="of the score",
+        )
+        yield f"By the score: {words}"
 
     def _too_easy_or_hard(self) -> Iterator[str]:
         """Say of runs that are alike at an end of the scale what that means."""
