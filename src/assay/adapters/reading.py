@@ -195,7 +195,7 @@ def read_turns[R: EventReader](
 ) -> list[R]:
     """Read each turn with its own reader; turns are numbered only if there are several."""
     several = len(recording.turns) > 1
-    readers = []
+    readers: list[R] = []
     for number, turn in enumerate(recording.turns, 1):
         reader = reader_of(number if several else None)
         reader.n_read = readers[-1].n_read if readers else 0

@@ -296,7 +296,7 @@ def new_turn(mapping: Mapping, turn: int | None = None, *, whole: bool = False) 
 def read_recording(mapping: Mapping, recording: Recording) -> Reading:
     """Read all turns of a recording into one reading."""
     several = len(recording.turns) > 1
-    readers = []
+    readers: list[DeclaredTurn] = []
     for number, turn in enumerate(recording.turns, 1):
         # The live reader of this turn, if there was one, has read the same lines already.
         reader = turn.seen
