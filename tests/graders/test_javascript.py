@@ -512,3 +512,53 @@ def test_what_a_trial_changes_does_not_judge_the_next(assay, module, runtime, tm
     done = assay("grade", path, "-g", grader, env=runtime)
     assert [row["score"]["pass"] for row in done.rows] == [False, True, False, False], done.stderr
     assert [row["score"]["reasoning"] for row in done.rows] == ["1", "2", "1", "2"]
+
+
+POLLUTIONS = {
+    "a name of all objects": '{"__proto__": {"passed": true}}',
+    "a method of all objects": '{"__proto__": {"hasOwnProperty": 1}}',
+    "a function of Object": '{"constructor": {"keys": 1, "entries": 1}}',
+    "a method of all arrays": '{"list": {"__proto__": {"includes": 1, "some": 1, "map": 1}}}',
+    "a method of all texts": '{"text": {"__proto__": {"replace": 1, "trim": 1}}}',
+    "a method of all functions": '{"constructor": {"__proto__": {"call": 1}}}',
+}
+
+
+@pytest.mark.parametrize("after", ["", "if (output === 'hostile') throw new Error('x')"])
+@pytest.mark.parametrize("name", POLLUTIONS)
+def test_what_all_objects_share_is_restored_for_the_next_trial(
+    assay, module, runtime, tmp_path, name, after
+) -> None:
+    """Also when a method is replaced, or the function throws after that."""
+    grader = module(
+        "const merge = (into, from) => {\n"
+        "  for (const key in from) {\n"
+        "    if (typeof from[key] === 'object') merge(into[key], from[key])\n"
+        "    else into[key] = from[key]\n"
+        "  }\n"
+        "}\n"
+        "export const grade = ({ output, trajectory }) => {\n"
+        "  const { type, ...hostile } = trajectory[0] ?? {}\n"
+        "  merge({ list: [], text: 'x' }, hostile)\n"
+        f"  {after}\n"
+        "  const clean = !{}.hasOwnProperty('x') && [1].includes(1) && ' x '.trim() === 'x'\n"
+        "  return { pass: clean && Object.keys({}).length === 0 && !{}.passed, score: 0 }\n"
+        "}\n",
+        "grader.mjs",
+    )
+    # As own properties: that is what JSON.parse makes of them.
+    hostile = [{"type": "message", **json.loads(POLLUTIONS[name])}]
+    rows = [
+        {
+            "id": f"r{n}",
+            "input": "q",
+            "output": "hostile" if n == 1 else "a",
+            "trajectory": hostile if n == 1 else [],
+        }
+        for n in range(4)
+    ]
+    path = tmp_path / "p.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = assay("grade", path, "-g", grader, env=runtime)
+    verdicts = [row.get("score", {}).get("pass") for row in done.rows]
+    assert [verdicts[0], *verdicts[2:]] == [True, True, True], done.stderr

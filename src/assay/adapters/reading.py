@@ -3,9 +3,10 @@
 import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from itertools import islice
 from math import isfinite
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 from msgspec import UNSET
@@ -106,14 +107,27 @@ def or_unset(value: Any) -> Any:
     return UNSET if value is None else value
 
 
+MOST_READ = 48 * 1024 * 1024
+"""Bytes of a trial's events that become steps; the rest stands in the raw stream only."""
+_MOST_ENDS = 32 * 1024 * 1024
+"""Bytes of the events beyond that which tell how a turn ended."""
+_PER_EVENT = 200
+"""What an event counts for besides its bytes: the shortest takes memory, too."""
+
+
 class EventReader(Watch):
     """The base of every reader of a turn: takes its lines, counts events, returns steps.
 
     A subclass reads one event in `_read` and calls `_unknown` for events it has no rule for.
     """
 
+    ending: ClassVar[frozenset[str]] = frozenset()
+    """Types of the events that tell how a turn ended or what it cost; they are few and short."""
+
     def __init__(self) -> None:
         self.events: Events = Events()
+        self.n_read = 0
+        """Bytes of the events so far; in a reader of a later turn, also those of earlier turns."""
         self._n_unknown = 0
 
     def feed(self, line: RawLine) -> Sequence[AnyStep]:
@@ -124,7 +138,14 @@ class EventReader(Watch):
         if line.oversized:
             self.events.oversized += 1
             return ()
+        size = len(line.text) + _PER_EVENT
+        is_beyond = self.n_read + size > MOST_READ
+        if is_beyond and not self._may_end(line.text):
+            return self._leave_out()
         event = parse_line(line.text)
+        if is_beyond and not self._is_ending(event):
+            return self._leave_out()
+        self.n_read += size
         if isinstance(event, dict):
             return self._count(event, line.t_ms)
         return self._read_other(event, line)
@@ -136,6 +157,21 @@ class EventReader(Watch):
     def _read(self, event: dict[str, Any], t_ms: int) -> Sequence[AnyStep]:
         """Take one event; return the steps it started or changed."""
         raise NotImplementedError
+
+    def _may_end(self, text: bytes) -> bool:
+        """Whether a line is parsed although there were too many before it."""
+        if self.n_read + len(text) + _PER_EVENT > MOST_READ + _MOST_ENDS:
+            return False
+        return not self.ending or any(name.encode() in text for name in self.ending)
+
+    def _is_ending(self, event: Any) -> bool:
+        """Whether an event is read although there were too many before it."""
+        return text_at(event, "type") in self.ending
+
+    def _leave_out(self) -> Sequence[AnyStep]:
+        self.events.oversized += 1
+        self.events.left_out = (self.events.left_out or 0) + 1
+        return ()
 
     def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         """Take a line that is not a JSON object; value is None when it is not JSON at all."""
@@ -159,9 +195,10 @@ def read_turns[R: EventReader](
 ) -> list[R]:
     """Read each turn with its own reader; turns are numbered only if there are several."""
     several = len(recording.turns) > 1
-    readers = []
+    readers: list[R] = []
     for number, turn in enumerate(recording.turns, 1):
         reader = reader_of(number if several else None)
+        reader.n_read = readers[-1].n_read if readers else 0
         for line in turn.lines():
             reader.feed(line)
         readers.append(reader)
@@ -174,6 +211,8 @@ def add_events(readers: Sequence[EventReader]) -> Events:
     for events in (reader.events for reader in readers):
         for name in ("total", "mapped", "unparsed", "oversized"):
             setattr(total, name, getattr(total, name) + getattr(events, name))
+        if events.left_out:
+            total.left_out = (total.left_out or 0) + events.left_out
         for kind, n in events.unknown.items():
             total.unknown[kind] = total.unknown.get(kind, 0) + n
     return total
@@ -270,6 +309,8 @@ ENDED = frozenset(
     }
 )
 _RUNNING = frozenset({"in_progress", "running"})
+_MOST_OPEN = 1000
+"""Calls without an id among which a result without one looks for its own."""
 
 
 class StepBuilder:
@@ -279,7 +320,8 @@ class StepBuilder:
         self.steps: list[AnyStep] = []
         self._turn: Any = or_unset(turn)
         self._by_id: dict[str, int] = {}
-        self._open: list[int] = []
+        self._open: dict[int, None] = {}
+        """The calls that have not ended, as an ordered set."""
 
     @property
     def has_open_call(self) -> bool:
@@ -343,7 +385,7 @@ class StepBuilder:
         self.steps.append(step)
         if step.call_id is not UNSET:
             self._by_id[step.call_id] = index
-        self._open.append(index)
+        self._open[index] = None
         self._close(index, status)
         return step
 
@@ -357,7 +399,7 @@ class StepBuilder:
             return by_id
         if not by_name:
             return None
-        for index in self._open:
+        for index in islice(self._open, _MOST_OPEN):
             step = self.steps[index]
             assert isinstance(step, ToolCall)
             if step.name == known.get("name", step.name) and not (
@@ -367,8 +409,8 @@ class StepBuilder:
         return None
 
     def _close(self, index: int, status: str | None) -> None:
-        if status in ENDED and index in self._open:
-            self._open.remove(index)
+        if status in ENDED:
+            self._open.pop(index, None)
 
     def _add(self, step: AnyStep) -> AnyStep:
         self.steps.append(step)

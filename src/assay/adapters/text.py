@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from assay.adapters.files import files_in
-from assay.adapters.reading import StepBuilder
+from assay.adapters.reading import MOST_READ, StepBuilder
 from assay.errors import InputError, UsageError
 from assay.plugin import Adapter, Ask, Command, Reading, Watch
 from assay.records.capture import AgentInfo, AnyStep, Cause, Events, Failure
@@ -192,6 +192,7 @@ def read_text(recording: Recording, name: str) -> Reading:
     several = len(recording.turns) > 1
     steps: list[AnyStep] = []
     outputs: list[str] = []
+    n_held = 0
     events, failure = Events(), None
     for number, turn in enumerate(recording.turns, 1):
         # The live reader of this turn, if there was one, has read the same lines already.
@@ -202,11 +203,14 @@ def read_text(recording: Recording, name: str) -> Reading:
         for count in ("total", "mapped", "oversized"):
             setattr(events, count, getattr(events, count) + getattr(read.events, count))
         text = read.output()
+        is_cut = read.is_cut or n_held + len(text) > MOST_READ
+        text = text[: MOST_READ - n_held]
+        n_held += len(text)
         outputs.append(text)
         if text:
             builder = StepBuilder(number if several else None)
             steps.append(builder.message(text, read.first_ms))
-        failure = _too_long() if read.is_cut else None
+        failure = _too_long() if is_cut else None
     return Reading(
         steps=steps,
         outputs=outputs,

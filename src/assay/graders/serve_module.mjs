@@ -14,6 +14,8 @@ const ANSWERS = 4;
 const path = process.argv[2];
 const VARIABLES = "assay:env"; // in a question: variables for programs that the module starts
 let variables = {};
+const ownKeys = Reflect.ownKeys;
+const isSame = Object.is;
 class Missing extends Error {}
 let asked = false; // whether a question waits for its answer
 let ending = false;
@@ -34,31 +36,53 @@ process.on("exit", (code) => {
 
 // The module is loaded for the first question, so that an error has somebody to go to.
 let call;
+let shared = [];
 for await (const line of lines()) {
   asked = true;
+  const reply = await judged(line);
+  // What one trial has changed must not judge the next: another process goes on.
+  const ended = isPolluted();
+  answer(ended ? { ...reply, ended } : reply);
+  if (ended) break;
+}
+ending = true;
+exit(0); // although a timer or a connection of the module may be open
+
+async function judged(line) {
   try {
     call ??= await load();
     const question = JSON.parse(line);
     setVariables(question?.[VARIABLES] ?? {});
     delete question?.[VARIABLES];
-    const before = builtIns();
-    const value = question === null ? null : ((await call(question)) ?? null);
-    // What one trial has changed must not judge the next: another process goes on.
-    const ended = question !== null && builtIns() !== before;
-    answer(ended ? { value, ended } : { value });
-    if (ended) break;
+    shared = noteShared();
+    return { value: question === null ? null : ((await call(question)) ?? null) };
   } catch (error) {
-    answer({ error: explain(error) });
+    return { error: explain(error) };
   }
 }
-ending = true;
-exit(0); // although a timer or a connection of the module may be open
 
-// The names that all objects inherit. A careless merge puts those of hostile data there, as in
-// {"__proto__": {"pass": true}}.
-function builtIns() {
-  const prototypes = [Object, Array, String, Number, Boolean, Function, RegExp, Map, Set, Promise];
-  return prototypes.map((one) => Reflect.ownKeys(one.prototype).length).join();
+// What all objects have in common. A careless merge puts names of hostile data there, as in
+// {"__proto__": {"pass": true}}, or replaces what is there: {"__proto__": {"toString": 1}}.
+function noteShared() {
+  const types = [Object, Array, String, Number, Boolean, Function, RegExp, Map, Set, Promise, Date, Error];
+  const noted = [];
+  for (const one of [...types, ...types.map((type) => type.prototype), JSON, Math]) {
+    const names = Reflect.ownKeys(one);
+    // Properties with getters change by themselves, as the last match of a regular expression.
+    const plain = names.filter((name) => "value" in Object.getOwnPropertyDescriptor(one, name));
+    noted.push({ one, size: names.length, plain, values: plain.map((name) => one[name]) });
+  }
+  return noted;
+}
+
+// Without a method that may have been replaced.
+function isPolluted() {
+  for (let i = 0; i < shared.length; i++) {
+    const { one, size, plain, values } = shared[i];
+    if (ownKeys(one).length !== size) return true;
+    for (let j = 0; j < plain.length; j++) if (!isSame(one[plain[j]], values[j])) return true;
+  }
+  return false;
 }
 
 // Those of one question do not stay for the next.
@@ -110,7 +134,8 @@ function answer(value) {
     // Half of a character beyond 16 bits, as slice may leave it, is no valid text elsewhere.
     text = JSON.stringify(value, (_, v) => (typeof v === "string" ? v.replace(/[\uD800-\uDFFF]/gu, "\uFFFD") : v));
   } catch (error) {
-    text = JSON.stringify({ error: `Invalid grader result: cannot be written as JSON: ${error.message}` });
+    const why = `Invalid grader result: cannot be written as JSON: ${error.message}`;
+    text = JSON.stringify({ error: why, ...(value.ended && { ended: true }) });
   }
   asked = false;
   let data = Buffer.from(text + "\n");

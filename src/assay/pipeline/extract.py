@@ -62,8 +62,14 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Trial:
         raw=recording.raw or UNSET,
         cwd=recording.cwd or UNSET,
         changes=recording.changes or UNSET,
-        warnings=[*recording.warnings, *reading.warnings, *doubts] or UNSET,
+        warnings=[*recording.warnings, *reading.warnings, *_left_out(reading), *doubts] or UNSET,
     )
+
+
+def _left_out(reading: Reading) -> Sequence[str]:
+    n_lines = reading.events.left_out
+    what = "lines came after more than can be held in memory, and are in the raw stream only"
+    return [f"{n_lines} {what}"] if n_lines else ()
 
 
 def believed_usage(reading: Reading, n_calls: int) -> tuple[Usage | None, Sequence[str]]:
@@ -290,10 +296,11 @@ def _unclean(end: TurnEnd, recording: Recording, reading: Reading) -> Failure | 
     if how := _end_of_process(end):
         return _crash(how, recording.stderr, answered=answered)
     if not answered and reading.events.oversized:
-        return Failure(
-            cause=Cause.AGENT_LIMIT,  # the agent wrote it: it does not take itself out of the count
-            message="a line was too long to be read and no terminal event came after; see raw",
-        )
+        left_out = reading.events.left_out
+        what = "more was printed than can" if left_out else "a line was too long to"
+        message = f"{what} be read and no terminal event came after; see raw"
+        # The agent wrote it: it does not take itself out of the count.
+        return Failure(cause=Cause.AGENT_LIMIT, message=message)
     if not answered and reading.terminal_required:
         said = bool(reading.steps or any(reading.outputs))
         return _crash("ended without its terminal event", recording.stderr, answered=said)

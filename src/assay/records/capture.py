@@ -297,7 +297,9 @@ class Events(msgspec.Struct, kw_only=True, rename="camel"):
     unparsed: int = 0
     """Lines that are not JSON."""
     oversized: int = 0
-    """Lines too long to read; they stand whole in the raw stream."""
+    """Lines too long to read, or left out; they stand whole in the raw stream."""
+    left_out: int | UnsetType = UNSET
+    """How many of these came after more than can be held of a trial."""
     terminal: bool = False
     """Whether the agent's terminal event was seen in the last turn."""
 

@@ -13,7 +13,9 @@ import re
 import shutil
 import stat
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,11 +25,14 @@ from assay.records.files import temporary_folder
 from assay.records.journal import without_results
 from assay.records.once import made_once
 from assay.records.spec import Surroundings
+from assay.run.process import raise_if_stopping
 from assay.run.program import run_program
 
 _MOST_LISTED = 10_000
 """How many new files a row names; changed and deleted ones are all named."""
 _MOST_FILES = 200_000
+_MOST_NEW = 100_000
+"""How many files an agent may add before nobody looks at each."""
 _MOST_BYTES = 2 * 1024 * 1024
 """Larger files are not kept: all their lines count when they change."""
 _LARGE = 256 * 1024 * 1024
@@ -53,6 +58,31 @@ class _File(NamedTuple):
     """None for a binary file."""
 
 
+class TooManyFilesError(Exception):
+    """An agent left more than can be compared in the time that its trial has."""
+
+    def __init__(self, n_files: int = 0) -> None:
+        super().__init__("left more files than can be compared with what was there before")
+        self.changes = WorkspaceChanges(n_files=n_files)
+
+
+class _Clock:
+    """Ends the work on what an agent left; without a moment, only a signal does."""
+
+    def __init__(self, until_s: float = inf) -> None:
+        self._until_s = until_s
+
+    def left_s(self) -> float:
+        """Return the time left; raise when there is none, or when Assay is to stop."""
+        raise_if_stopping()
+        if (left_s := self._until_s - time.monotonic()) <= 0:
+            raise TooManyFilesError
+        return left_s
+
+
+_NO_LIMIT = _Clock()
+
+
 class Snapshot:
     """The files of a folder, before an agent works in it."""
 
@@ -65,20 +95,25 @@ class Snapshot:
         names = set(_listed(self._root, folder, self._ignored))
         if not own:
             names |= _tracked(self._root, folder)
-        self._before = self._read(names)
+        self._before = self._read(names, names, _NO_LIMIT)
 
-    def changes(self) -> WorkspaceChanges:
-        """Compare the folder with what it was."""
-        names = _listed(self._root, self._folder, self._ignored)
-        after = self._read({*names, *self._before})
-        before = self._before
+    def changes(self, until_s: float = inf) -> WorkspaceChanges:
+        """Compare the folder with what it was, until a moment of the monotonic clock.
+
+        Raises TooManyFilesError when that is not enough, or there are too many.
+        """
+        before, clock = self._before, _Clock(until_s)
+        names = _listed(self._root, self._folder, self._ignored, clock)
+        if (n_new := len(set(names) - before.keys())) > _MOST_NEW:
+            raise TooManyFilesError(n_new)
+        after = self._read({*names, *before}, before.keys(), clock)
         created = sorted(after.keys() - before.keys())
         deleted = sorted(before.keys() - after.keys())
         modified = sorted(n for n in after.keys() & before.keys() if after[n][:2] != before[n][:2])
         n_in = sum(after[name].n_lines or 0 for name in created)
         n_out = sum(before[name].n_lines or 0 for name in deleted)
         more_in, more_out = _differing_lines([(before[name], after[name]) for name in modified])
-        tree = _hash_tree(str(self._folder), self._written_paths)
+        tree = _hash_tree(str(self._folder), self._written_paths, clock)
         _just_left.add(tree)
         return WorkspaceChanges(
             created=[_shown(name) for name in created[:_MOST_LISTED]],
@@ -90,14 +125,16 @@ class Snapshot:
             tree=tree,
         )
 
-    def _read(self, names: Iterable[str]) -> dict[str, _File]:
+    def _read(self, names: Iterable[str], keep: Container[str], clock: _Clock) -> dict[str, _File]:
+        """Read files, and keep the text of some, for the number of lines that differ."""
         outputs = _our_outputs()
         found = {}
         for name in names:
+            clock.left_s()
             path = f"{self._root}/{name}"
             if _is_in(path, self._written_paths):
                 continue
-            if (file := _read_file(path, outputs)) is not None:
+            if (file := _read_file(path, outputs, keep=name in keep)) is not None:
                 found[name] = file
         return found
 
@@ -253,11 +290,12 @@ def is_unchanged(folder: str, tree: str) -> bool:
     return tree in _just_left or _hash_tree(folder, ()) == tree
 
 
-def _hash_tree(folder: str, ours: Iterable[str]) -> str:
+def _hash_tree(folder: str, ours: Iterable[str], clock: _Clock = _NO_LIMIT) -> str:
     """Hash the files of a folder that git would not ignore, and that Assay did not write."""
     root, outputs = Path(folder), _our_outputs()
     total = hashlib.sha256()
-    for name in sorted(without_results(root, _listed(root, root, None))):
+    for name in sorted(without_results(root, _listed(root, root, None, clock))):
+        clock.left_s()
         path = f"{folder}/{name}"
         file = None if _is_in(path, ours) else _read_file(path, outputs)
         if file is not None:
@@ -291,30 +329,32 @@ def _tracked(root: Path, folder: Path) -> set[str]:
     return set(_names(listed[1])) if listed and listed[0] == 0 else set()
 
 
-def _listed(root: Path, folder: Path, ignored: Path | None) -> list[str]:
+def _listed(root: Path, folder: Path, ignored: Path | None, clock: _Clock = _NO_LIMIT) -> list[str]:
     """List the files in a folder, from the root, by stored rules or else by those in the folder."""
     if not folder.is_dir():
         return []
     rules = f"--exclude-from={ignored}" if ignored is not None else "--exclude-standard"
     argv = ["ls-files", "--others", "-z", "--full-name", rules, "."]
-    done = _git(argv, folder, {"GIT_DIR": _empty_repository(), "GIT_WORK_TREE": str(root)})
+    place = {"GIT_DIR": _empty_repository(), "GIT_WORK_TREE": str(root)}
+    done = _git(argv, folder, place, timeout_s=min(_GIT_S, clock.left_s()))
     if done is None or done[0] != 0:
-        return list(_walk(root, folder))
-    files = (file for name in _names(done[1]) for file in _inside(root, name))
+        return list(_walk(root, folder, clock))
+    files = (file for name in _names(done[1]) for file in _inside(root, name, clock))
     return [file for file in files if _CACHES.isdisjoint(file.split("/"))][:_MOST_FILES]
 
 
-def _inside(root: Path, name: str) -> Iterator[str]:
+def _inside(root: Path, name: str, clock: _Clock) -> Iterator[str]:
     """Yield a file, or all files of what git lists as one: a repository in the folder."""
     if name.endswith("/"):
-        yield from _walk(root, root / name)
+        yield from _walk(root, root / name, clock)
     else:
         yield name
 
 
-def _walk(root: Path, folder: Path) -> Iterator[str]:
+def _walk(root: Path, folder: Path, clock: _Clock) -> Iterator[str]:
     n_files = 0
     for place, folders, files in os.walk(folder):
+        clock.left_s()
         links = [name for name in folders if Path(place, name).is_symlink()]
         folders[:] = sorted(set(folders) - {".git", *links})
         for name in sorted((*files, *links)):
@@ -381,8 +421,13 @@ _known: dict[tuple[int, ...], tuple[str, int | None]] = {}
 """Files that were hashed before, by what changes when they do; a ctime cannot be set back."""
 
 
-def _read_file(path: str, outputs: frozenset[tuple[int, int]]) -> _File | None:
-    """Read one file; None for one that is not there, that we write, or that is no file."""
+def _read_file(
+    path: str, outputs: frozenset[tuple[int, int]], *, keep: bool = False
+) -> _File | None:
+    """Read one file; None for one that is not there, that we write, or that is no file.
+
+    keep: its text is needed later.
+    """
     try:
         about = os.lstat(path)
         if stat.S_ISLNK(about.st_mode):
@@ -397,9 +442,10 @@ def _read_file(path: str, outputs: frozenset[tuple[int, int]]) -> _File | None:
     times = about.st_mtime_ns, about.st_ctime_ns
     key = (about.st_dev, about.st_ino, about.st_size, *times)
     known = _known.get(key)
-    if known is None:
+    is_kept = known is not None and (not keep or _is_kept(known, about.st_size))
+    if known is None or not is_kept:
         try:
-            known = _hashed(path, about)
+            known = _hashed(path, about, keep=keep)
         except OSError:
             return _File(mode, _UNREADABLE, None)
         if len(_known) > _MOST_FILES:
@@ -408,7 +454,12 @@ def _read_file(path: str, outputs: frozenset[tuple[int, int]]) -> _File | None:
     return _File(mode, *known)
 
 
-def _hashed(path: str, about: os.stat_result) -> tuple[str, int | None]:
+def _is_kept(known: tuple[str, int | None], size: int) -> bool:
+    """Whether the text of a file is kept, or never is."""
+    return known[1] is None or size > _MOST_BYTES or (_store() / known[0]).exists()
+
+
+def _hashed(path: str, about: os.stat_result, *, keep: bool) -> tuple[str, int | None]:
     if about.st_size > _LARGE:
         return f"large-{about.st_size}-{about.st_mtime_ns}", None
     # Not blocking and no link: an agent may put a FIFO or a link there meanwhile.
@@ -418,7 +469,7 @@ def _hashed(path: str, about: os.stat_result) -> tuple[str, int | None]:
     digest = _digest(content)
     if b"\0" in content[:_BINARY_HEAD]:
         return digest, None
-    if len(content) <= _MOST_BYTES:
+    if keep and len(content) <= _MOST_BYTES:
         _write_once(_store() / digest, content)
     return digest, content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
 
@@ -479,7 +530,11 @@ def _empty_repository() -> str:
 
 
 def _git(
-    words: list[str], cwd: Path, env: Mapping[str, str], stdin: bytes = b""
+    words: list[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: bytes = b"",
+    timeout_s: float = _GIT_S,
 ) -> tuple[int | None, bytes] | None:
     """Run git without what settings of a repository could start; None if it does not end."""
     own = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
@@ -493,7 +548,7 @@ def _git(
             stdin=stdin,
             cwd=str(cwd),
             env={**own, **settings, **env},
-            timeout_s=_GIT_S,
+            timeout_s=timeout_s,
         )
     except (Interrupted, OutOfResources):
         raise

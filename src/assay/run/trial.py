@@ -16,7 +16,7 @@ import msgspec
 from assay import plugins
 from assay.errors import AssayError, Interrupted, OutOfResources, OutputError, SpawnError
 from assay.plugin import Ask, Benchmark, World
-from assay.records.capture import Cause, Failure
+from assay.records.capture import Cause, Failure, WorkspaceChanges
 from assay.records.files import remove_folder, temporary_folder, temporary_place
 from assay.records.recording import Recording
 from assay.records.spec import TrialSpec
@@ -28,7 +28,7 @@ from assay.run.host import LocalHost
 from assay.run.process import is_program, missing_program, program_places
 from assay.run.raw import RawStreams
 from assay.run.resources import needed
-from assay.run.snapshot import Repository, Snapshot, note_repository
+from assay.run.snapshot import Repository, Snapshot, TooManyFilesError, note_repository
 from assay.run.turn import OnStep, Trace, Until
 from assay.run.workspace import AGENT_FILES, keep_files, keep_start, make_workspace
 
@@ -154,6 +154,7 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners)
         note_repository(Repository(workspace, around) if around.repository else None)
         conversation.confinement = stack.enter_context(_confinement(spec, places, world))
         stack.callback(_remove_scratch, conversation, scratch)
+        started_s = time.monotonic()
         conversation.hold()
         conversation.mask_again()
         if settings is not None:
@@ -162,19 +163,37 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners)
         evidence, broken = _evidence(world, conversation)
         if conversation.keep:
             _keep_session_files(conversation, places)
+    passed_s = time.monotonic() - started_s
+    left_s = spec.limits.turn_s * len(conversation.turns) - passed_s
+    changes, too_many = _changes(before, max(0.0, left_s) + _COMPARING_S)
     return Recording(
         start_ms=start_ms + round(conversation.setup_s * 1000),
         end_ms=start_ms,
         turns=tuple(conversation.turns),
-        failure=broken or conversation.failure,
+        failure=broken or too_many or conversation.failure,
         stderr=conversation.stderr.decode("utf-8", "replace").strip(),
         workspace=str(workspace) if spec.surroundings.workspace_dir else None,
         cwd=str(workspace),
-        changes=before.changes() if before is not None else None,
+        changes=changes,
         evidence=evidence,
         warnings=conversation.warnings,
         secrets=conversation.secrets,
     )
+
+
+_COMPARING_S = 4.0
+"""Time after a trial's own for finding out what the agent changed."""
+
+
+def _changes(
+    before: Snapshot | None, longest_s: float
+) -> tuple[WorkspaceChanges | None, Failure | None]:
+    """Return what an agent changed; too much to look at is its own failure."""
+    try:
+        until_s = time.monotonic() + longest_s
+        return before.changes(until_s) if before is not None else None, None
+    except TooManyFilesError as error:
+        return error.changes, Failure(cause=Cause.AGENT_LIMIT, message=str(error))
 
 
 _SECRET = os.urandom(12).hex()

@@ -202,6 +202,9 @@ class AcpReader(EventReader):
         """The result if there is an explicit one, else the agent's messages."""
         return self._result or self._steps.messages()
 
+    def _is_ending(self, event: Any) -> bool:
+        return isinstance(event, dict) and "method" not in event
+
     def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         if value is None:
             return super()._read_other(value, line)
@@ -358,13 +361,14 @@ class AcpSteps:
         # An update holds only the fields that changed.
         call |= {name: value for name, value in update.items() if value is not None}
         status = text_at(call, "status")
+        has_output = not update.keys().isdisjoint(("content", "rawOutput"))
         return self._builder.tool(
             t_ms,
             status=status,
             call_id=call_id,
             name=_name(call),
             input=call.get("rawInput"),
-            output=_output(call),
+            output=_output(call) if has_output else None,  # an earlier one stays
             error=_error(call) if status == "failed" else None,
             exit_code=_exit_code(call.get("rawOutput")),
         )

@@ -25,6 +25,8 @@ _INTERRUPTED = "[Request interrupted by user"
 class ClaudeTurn(EventReader):
     """Reads the lines of one turn, also after its result: another one may follow."""
 
+    ending = frozenset({"result"})
+
     def __init__(self, turn: int | None = None) -> None:
         super().__init__()
         self._steps = StepBuilder(turn)
@@ -221,6 +223,7 @@ class TaskList:
 
     def __init__(self) -> None:
         self._tasks: dict[str, dict[str, Any]] = {}
+        self._n_entries = 0
 
     def take(self, call: ToolCall, structured: Any) -> list[Any] | None:
         """Return the whole plan after a call that changed it, None after any other."""
@@ -253,10 +256,15 @@ class TaskList:
             task["content"] = subject
         return self._entries()
 
-    def _entries(self) -> list[Any]:
+    def _entries(self) -> list[Any] | None:
+        self._n_entries += len(self._tasks)
+        if self._n_entries > _MOST_ENTRIES:
+            return None
         return [dict(task) for task in self._tasks.values()]
 
 
+_MOST_ENTRIES = 200_000
+"""Of all plans of a turn: each change of one task repeats the others."""
 _EXIT_CODE = re.compile(r"Exit code (\d{1,10})\b")
 
 

@@ -184,6 +184,8 @@ class CodexTurn(EventReader):
     one more than that, and the caller then ends the process.
     """
 
+    ending = frozenset({"turn.completed", "turn.failed", "error"})
+
     def __init__(self, turn: int | None = None, max_turns: int | None = None) -> None:
         super().__init__()
         self._turn = turn
@@ -193,6 +195,8 @@ class CodexTurn(EventReader):
         self._open: set[str] = set()
         self.over_limit = False
         self.items: list[Item] = []
+        self._latest: dict[tuple[str, str], Item] = {}
+        """The last item of each type and id."""
         self.usage: dict[str, Any] | None = None
         """Of the whole thread so far, from turn.completed."""
         self.error: str | None = None
@@ -260,15 +264,13 @@ class CodexTurn(EventReader):
         if item is None:
             item = Item(type=kind, id=name, value=value, begun_ms=t_ms, turn=self._turn)
             self.items.append(item)
+            self._latest[kind, name] = item
         item.value = {**item.value, **value}
         item.ended_ms = t_ms if ended else item.ended_ms
         return [item_step(item)]
 
     def _find(self, kind: str, name: str) -> Item | None:
-        for item in reversed(self.items):
-            if item.id == name and item.type == kind:
-                return item
-        return None
+        return self._latest.get((kind, name))
 
     def _count_answer(self, kind: str, name: str, *, ended: bool) -> None:
         """Count the model's answers: a new item while no tool is running starts the next one."""

@@ -185,6 +185,9 @@ class DeclaredTurn(EventReader):
         messages = (step.content for step in self.steps if isinstance(step, Message))
         return self.result or "\n".join(filter(None, messages))
 
+    def _is_ending(self, event: Any) -> bool:
+        return self.mapping.is_terminal(event, is_result=self.mapping.result(event) is not None)
+
     def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         # A schema may map events that are arrays.
         is_event = isinstance(value, list)
@@ -279,6 +282,10 @@ class PatternTurn(DeclaredTurn):
             self._unknown("(too much work for a regular expression)")
         return changed
 
+    def _is_ending(self, event: Any) -> bool:
+        with self._work.here():
+            return super()._is_ending(event)
+
 
 def new_turn(mapping: Mapping, turn: int | None = None, *, whole: bool = False) -> DeclaredTurn:
     """Make a reader for one turn."""
@@ -289,12 +296,13 @@ def new_turn(mapping: Mapping, turn: int | None = None, *, whole: bool = False) 
 def read_recording(mapping: Mapping, recording: Recording) -> Reading:
     """Read all turns of a recording into one reading."""
     several = len(recording.turns) > 1
-    readers = []
+    readers: list[DeclaredTurn] = []
     for number, turn in enumerate(recording.turns, 1):
         # The live reader of this turn, if there was one, has read the same lines already.
         reader = turn.seen
         if several or not isinstance(reader, DeclaredTurn) or reader.mapping is not mapping:
             reader = new_turn(mapping, number if several else None, whole=recording.unsplit)
+            reader.n_read = readers[-1].n_read if readers else 0
             for line in turn.lines():
                 reader.feed(line)
         readers.append(reader)

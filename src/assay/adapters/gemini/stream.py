@@ -61,8 +61,12 @@ class Result:
 class GeminiTurn(EventReader):
     """Reads the lines of one turn."""
 
+    ending = frozenset({"result", "error"})
+
     def __init__(self) -> None:
         super().__init__()
+        self._open: dict[str, list[Use]] = {}
+        """Calls without a result, by id."""
         self.parts: list[Text | Use] = []
         self.model: str | None = None
         self.result: Result | None = None
@@ -116,6 +120,7 @@ class GeminiTurn(EventReader):
                 at_ms,
             )
             self.parts.append(use)
+            self._open.setdefault(use.id, []).append(use)
             return [_live_step(use)]
         elif kind == "tool_result":
             return self._end_call(event, t_ms, at_ms)
@@ -140,10 +145,11 @@ class GeminiTurn(EventReader):
         return [Message(content=piece, timestamp=t_ms, step_id=f"text-{len(self.parts)}")]
 
     def _end_call(self, event: dict[str, Any], t_ms: int, at_ms: float | None) -> Sequence[AnyStep]:
-        for part in reversed(self.parts):
-            if isinstance(part, Use) and part.id == event.get("tool_id") and part.result is None:
-                part.result, part.result_t_ms, part.result_at_ms = event, t_ms, at_ms
-                return [_live_step(part)]
+        tool_id = text_at(event, "tool_id")
+        if tool_id is not None and (calls := self._open.get(tool_id)):
+            use = calls.pop()
+            use.result, use.result_t_ms, use.result_at_ms = event, t_ms, at_ms
+            return [_live_step(use)]
         self._unknown("tool_result")  # no call with this id is open
         return ()
 

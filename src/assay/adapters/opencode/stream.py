@@ -25,6 +25,8 @@ which it takes for an answer."""
 class OpenCodeTurn(EventReader):
     """Reads the lines of one turn. There is no event for its end, so it follows from the parts."""
 
+    ending = frozenset({"step_start", "step_finish", "error"})
+
     def __init__(self, turn: int | None = None, max_turns: int | None = None) -> None:
         super().__init__()
         self._builder = StepBuilder(turn)
