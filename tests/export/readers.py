@@ -47,7 +47,28 @@ def read_otel(path: str) -> list[Any]:
     return traces
 
 
-READERS = {"otel": read_otel}
+def read_inspect(path: str) -> Any:
+    from inspect_ai.log import read_eval_log
+
+    assert read_eval_log(path, header_only=True).results is not None
+    log = read_eval_log(path)
+    return json.loads(log.model_dump_json(include={"status", "eval", "results", "samples"}))
+
+
+def read_junit(path: str) -> Any:
+    from junitparser import JUnitXml
+
+    return [
+        [suite.name, suite.tests, suite.failures, suite.errors, suite.skipped]
+        + [
+            [case.name, case.classname, *(type(one).__name__ for one in case.result)]
+            for case in suite
+        ]
+        for suite in JUnitXml.fromfile(path)
+    ]
+
+
+READERS = {"otel": read_otel, "inspect": read_inspect, "junit": read_junit}
 
 if __name__ == "__main__":
     print(json.dumps(READERS[sys.argv[1]](sys.argv[2])))

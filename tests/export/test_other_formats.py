@@ -138,7 +138,7 @@ def test_a_secret_with_quotes_is_masked_in_every_format(
 ) -> None:
     env = {"DEPLOY_TOKEN": 'say "x"-hunter2'}
     rich.write_text(rich.read_text().replace('say \\"x\\"', 'say \\"x\\"-hunter2'))
-    for kind in ("otel",):
+    for kind in ("otel", "inspect"):
         assert "hunter2" in assay("export", kind, rich).stdout
         done = assay("export", kind, rich, env=env)
         assert "hunter2" not in done.stdout
@@ -156,3 +156,53 @@ def test_a_collector_reads_the_traces(
         "execute_tool Task", "execute_tool Inner", "execute_tool Read",
     ]  # fmt: skip
     assert [span[:2] for span in down] == [["", "invoke_agent claude"]]
+
+
+def test_what_is_exported_as_an_inspect_log_comes_back_the_same(
+    assay: Callable[..., Any], rich: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.json"
+    assert assay("export", "inspect", rich, "-o", log).code == 0
+    down, work = assay("import", "inspect", log).rows
+    before, before_down = (json.loads(line) for line in rich.read_text().splitlines())
+    same = ("id", "input", "output", "hint", "score", "grades", "usage", "agent", "toolErrors")
+    assert {name: work[name] for name in same} == {name: before[name] for name in same}
+    names = ("type", "content", "name", "input", "status", "error", "callId")
+    own = [one for one in before["trajectory"] if one["type"] != "plan" and "parent" not in one]
+    assert [[step.get(name) for name in names] for step in work["trajectory"]] == [
+        [step.get(name) for name in names] for step in own
+    ]
+    assert work["metadata"]["category"] == "files"
+    assert work["timing"]["start"] == before["timing"]["start"]
+    assert (down["failure"], "score" in down) == (before_down["failure"], False)
+
+
+def test_epochs_of_an_inspect_log_are_trials(
+    assay: Callable[..., Any], results: dict[str, Path], tmp_path: Path
+) -> None:
+    log = tmp_path / "log.json"
+    assert assay("export", "inspect", results["trials"], "-o", log).code == 0
+    rows = {row["id"]: row for row in assay("import", "inspect", log).rows}
+    found = [(one["trialNum"], one["output"], one["pass"]) for one in rows["both"]["trials"]]
+    assert found == [(1, "good", True), (2, "worst", False), (3, "best", True), (4, "bad", False)]
+    for words in ((results["trials"], results["captures"]), (results["trials"], "-o", "x.eval")):
+        assert assay("export", "inspect", *words).code == 2
+
+
+def test_inspect_reads_the_log(
+    assay: Callable[..., Any], rich: Path, tmp_path: Path, read_with: Callable[..., Any]
+) -> None:
+    assert assay("export", "inspect", rich, "-o", tmp_path / "log.json").code == 0
+    log = read_with("inspect", tmp_path / "log.json")
+    assert (log["status"], log["eval"]["model"]) == ("success", "claude-sonnet-4-5")
+    assert log["results"]["total_samples"] == 2
+    means = {one["name"]: one["metrics"]["mean"]["value"] for one in log["results"]["scores"]}
+    assert means == {"judge": 1.0, "style": 0.5}
+    work, down = log["samples"]
+    roles = [message["role"] for message in work["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+    assert work["messages"][4]["error"]["message"] == "no such file"
+    assert work["model_usage"]["claude-sonnet-4-5"]["input_tokens_cache_write"] == 7
+    assert work["output"]["completion"] == "It says x."
+    assert [step.get("name") for step in work["store"]["assay"]["otherSteps"]] == ["Inner", None]
+    assert down["error"]["message"] == "provider: 503"

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from assay.export.atif import trajectory
+from assay.export.inspect_writer import sample
 from assay.export.messages import (
     ChatMessage,
     Thoughts,
@@ -31,7 +32,7 @@ from assay.records.trial import Trial
 from assay.records.trial.files import trial_at, trials_of
 from assay.run.workspace import our_secrets
 
-type Format = Literal["sft", "dpo", "kto", "sharegpt", "atif", "otel", "table"]
+type Format = Literal["sft", "dpo", "kto", "sharegpt", "atif", "otel", "inspect", "table"]
 type Only = Literal["passed", "failed", "graded"]
 type Example = dict[str, Any]
 
@@ -69,11 +70,15 @@ class Export:
         self._tools = ToolBook()
         self._secrets = our_secrets()
         self.summary = ExportSummary(files=[file.name for file in files])
-        self._experiments = {file.name: _experiment(file) for file in files}
+        self.experiments = {file.name: _experiment(file) for file in files}
 
     def write(self, kind: Format, encode: Callable[[Example], bytes]) -> Iterator[bytes]:
         """Yield examples of one format, encoded, many at a time; files are read twice."""
-        if kind not in ("table", "otel"):  # first: a tool has one description in all examples
+        if kind not in (
+            "table",
+            "otel",
+            "inspect",
+        ):  # first: a tool has one description in all examples
             for file in self._files:
                 for tools in file.map(_tools_of):
                     self._tools.merge(tools)
@@ -103,6 +108,7 @@ class Export:
             "sharegpt": self._sharegpt,
             "atif": self._atif,
             "otel": self._otel,
+            "inspect": self._inspect,
             "kto": self._kto,
         }
         return make[kind]()
@@ -142,9 +148,15 @@ class Export:
     def _otel(self) -> Iterator[Example]:
         """Yield a request for each trial, also of those that measured nothing."""
         for file in self._files:
-            experiment = self._experiments[file.name]
+            experiment = self.experiments[file.name]
             for trial in self._whole_trials(file):
                 yield trace(trial, experiment)
+
+    def _inspect(self) -> Iterator[Example]:
+        """Yield a sample for each trial, also of those that measured nothing."""
+        for file in self._files:
+            for trial in self._whole_trials(file):
+                yield sample(trial, self._conversation(trial))
 
     def _whole_trials(self, file: RowFile) -> Iterator[Trial]:
         """Yield the wanted trials of a file with everything in them, secrets masked.
