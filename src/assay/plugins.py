@@ -55,6 +55,7 @@ BUILT_IN = {
         "file": "assay.graders.workspace:File",
         "trigger": "assay.graders.trajectory:Trigger",
         "judge": "assay.graders.judge:Judge",
+        "limits": "assay.graders.effort:Limits",
         "arc": "assay_arc.benchmark:ArcGrader",
         "harbor": "assay.benchmarks.harbor:HarborGrader",
     },
@@ -65,6 +66,7 @@ BUILT_IN = {
     },
     "assay.benchmarks": {
         "prompts": "assay.benchmarks:PromptFile",
+        "skills": "assay.benchmarks.skills:SkillEvals",
         "arc": "assay_arc.benchmark:ArcBenchmark",
         "harbor": "assay.benchmarks.harbor:HarborBenchmark",
         "inspect-log": "assay.benchmarks.inspect_log:InspectLog",
@@ -397,7 +399,8 @@ def _has_grade(path: Path) -> bool:
             return False
         msg = f"{path}: not valid Python: {error}"
         raise InputError(msg) from error
-    return any("grade" in _bound(statement) for statement in tree.body)
+    # get_assert is what promptfoo calls.
+    return any({"grade", "get_assert"} & {*_bound(one)} for one in tree.body)
 
 
 def _bound(statement: Any) -> list[str]:

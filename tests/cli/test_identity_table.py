@@ -164,16 +164,50 @@ STATUS_WORDS = {"template": "tpl", "hint": "prompts.jsonl", "prompt file": "prom
 STATUS_WORDS |= {"set-up script": "1 prompt has changed: p0", "skill": "skills/s"}
 
 
-@pytest.mark.parametrize("name", TABLE)
-def test_no_edit_is_silent(name: str, assay: Callable[..., Any], tmp_path: Path) -> None:
-    row, project = TABLE[name], Project(tmp_path, assay)
-    USES.get(name, lambda p: None)(project)
+@pytest.fixture(scope="session")
+def measured_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("identity")
+
+
+@pytest.fixture
+def measured(measured_folder: Path, assay: Callable[..., Any]) -> Callable[[str], Project]:
+    """Give a project that was measured before an edit.
+
+    What the edits have in common is measured once. Each test gets a copy in the same place, because
+    paths are a part of what was measured.
+    """
+
+    def make(name: str) -> Project:
+        folder, kept = (
+            measured_folder / "now",
+            measured_folder / (name if name in USES else "usual"),
+        )
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        project = Project(folder, assay)
+        USES.get(name, lambda p: None)(project)
+        if not kept.exists():
+            _measure(project)
+            folder.rename(kept)
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(kept, folder, symlinks=True)
+        return project
+
+    return make
+
+
+def _measure(project: Project) -> None:
     first = project.trials("before.jsonl", "-k", "1")
     assert first.code == 0, first.stderr
     assert project.ab().code == 0
     assert project.run("ab", "status", "--check").code == 0
     assert project.run("baseline", "add", "before.jsonl", "--to", "base.jsonl").code == 0
-    shutil.copy(tmp_path / "before.jsonl", tmp_path / "resumed.jsonl")
+    shutil.copy(project.folder / "before.jsonl", project.folder / "resumed.jsonl")
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_no_edit_is_silent(name: str, measured: Callable[[str], Project]) -> None:
+    row, project = TABLE[name], measured(name)
 
     row.edit(project)
 

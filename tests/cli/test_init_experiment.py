@@ -1,6 +1,7 @@
 """assay init finds what a project has for agents, and writes an experiment that runs."""
 
 import json
+import subprocess
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,16 @@ def init(assay: Callable[..., Any], tmp_path: Path) -> Callable[..., dict[str, A
 def add_skill(folder: Path, name: str, rules: str = "") -> None:
     (folder / name).mkdir(parents=True)
     (folder / name / "SKILL.md").write_text(HEAD.format(name) + rules)
+
+
+def test_a_folder_that_is_a_skill_is_measured_from_above(
+    assay: Callable[..., Any], init: Callable[..., Any], tmp_path: Path
+) -> None:
+    add_skill(tmp_path, "relnotes")
+    (tmp_path / "SKILL.md").write_text(HEAD.format("relnotes"))
+    assert "cd .. && assay init" in assay("init").stderr
+    (tmp_path / "SKILL.md").unlink()
+    assert init("claude")["arms"]["relnotes"] == {"skills": ["../relnotes"]}
 
 
 @pytest.mark.parametrize("place", ["skills", ".claude/skills", ".agents/skills", "plugin/skills"])
@@ -123,3 +134,77 @@ def test_a_skill_in_two_places_and_one_that_ab_refuses(
     assert text.count("[arms.relnotes-2]") == 1
     assert "[arms.relnotes-3]" not in text
     assert "bare" not in text
+
+
+def committed(folder: Path) -> None:
+    """Make a repository of a folder."""
+    who = ["-c", "user.name=t", "-c", "user.email=t@t"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "first"]):
+        subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True)
+
+
+def test_trials_begin_with_the_repository_as_git_knows_it(
+    init: Callable[..., Any], tmp_path: Path
+) -> None:
+    add_skill(tmp_path / "skills", "relnotes", "- notes: Added\n")
+    add_skill(tmp_path / ".claude/skills", "relnotes")
+    add_skill(tmp_path / "skills", "other")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text("x = 1\n")
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "gone.txt").write_text("x")
+    committed(tmp_path)
+    (tmp_path / "a.log").write_text("x")
+    (tmp_path / "untracked.txt").write_text("x")
+    (tmp_path / "gone.txt").unlink()
+    found = init("claude")
+    treated = Path(next(iter(found["arms"]["relnotes"]["skills"]))).name
+    assert (found["template"], treated) == ("project", "relnotes")
+    project = tmp_path / "evals" / "project"
+    files = {str(path.relative_to(project)) for path in project.rglob("*") if path.is_file()}
+    assert files == {".gitignore", "src/a.py", "skills/other/SKILL.md"}
+    assert (tmp_path / "evals" / ".gitignore").read_text() == "/project/\n"
+
+
+def test_cases_of_a_skill_are_its_prompts(assay: Callable[..., Any], tmp_path: Path) -> None:
+    add_skill(tmp_path / "skills", "relnotes", "- release notes: Added\n")
+    cases = {
+        "skill_name": "relnotes",
+        "evals": [
+            {"id": n, "prompt": f"release notes {n}", "assertions": ["The answer contains 'Added'"]}
+            for n in range(6)
+        ],
+    }
+    (tmp_path / "skills/relnotes/evals").mkdir()
+    (tmp_path / "skills/relnotes/evals/evals.json").write_text(json.dumps(cases))
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")}
+    done = assay("init", env=env)
+    assert "  The answer contains 'Added' → contains:" in done.stdout
+    assert not (tmp_path / "evals" / "prompts.jsonl").exists()
+    done = assay("ab", "evals/experiment.toml", "-k", "1", env=env)
+    assert "relnotes helps: 0 % → 100 % of " in done.stdout, done.stderr
+    arms = sorted(tmp_path.glob("experiments/relnotes/*/relnotes.jsonl"))
+    assert '"evals.json"' not in arms[0].read_text()
+    refused = assay("init", "other", "--suggest", env=env)
+    assert refused.code == 0  # a skill with cases needs no others
+
+
+def test_what_init_writes_about_a_skill_runs_as_it_is(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    add_skill(tmp_path / "skills", "relnotes", "- release notes: Added, Changed, Fixed\n")
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")}
+    assert "3 examples about relnotes" in assay("init", env=env).stdout
+    prompts = tmp_path / "evals" / "prompts.jsonl"
+    rows = [json.loads(line) for line in prompts.read_text().splitlines()]
+    assert [row["hint"] for row in rows] == ["Added", "Added", "42"]
+    done = assay("ab", "evals/experiment.toml", "-k", "1", env=env)
+    assert done.code == 0, done.stderr
+    assert "33 % → 100 % of prompts pass" in done.stdout
+    # The grader cannot be passed by a prompt that expects nothing.
+    prompts.write_text('{"id": "a", "input": "x"}\n{"id": "b", "input": "x", "hint": " "}\n')
+    words = ("capture", prompts, "-s", "demo", "-g", "evals/grader.py", "-g", "contains")
+    done = assay(*words, "-o", "r.jsonl", env=env)
+    assert done.code == 1
+    made = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    assert all("score" not in row and len(row["graderFailures"]) == 2 for row in made)

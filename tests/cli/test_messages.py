@@ -43,9 +43,8 @@ def test_a_file_without_a_grade(assay: Assay, prompts: Callable[..., Path], tmp_
     assert "or it is a file that defines grade" in done.stderr
 
 
-@pytest.mark.parametrize("indent", [{"id": "a", "input": "hi"}, [{"id": "a", "input": "hi"}]])
-def test_one_json_document_is_not_json_lines(assay: Assay, tmp_path: Path, indent: Any) -> None:
-    (tmp_path / "p.jsonl").write_text(json.dumps(indent, indent=1))
+def test_a_broken_json_document_is_not_json_lines(assay: Assay, tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text('{\n "id": "a",\n "input": hi\n}\n')
     done = assay("capture", "p.jsonl", "--simple", "echo {}")
     assert done.code == 1
     assert "p.jsonl:1: this looks like one JSON document over several lines" in done.stderr

@@ -218,7 +218,7 @@ def test_a_set_up_runs_in_the_sandbox(assay, shell_agent, prompts, tmp_path) -> 
         ({"files": {"a/../b": "y"}}, "leads out of the workspace"),
         ({"files": {"a//b": "y"}}, "is not the path of a file"),
         ({"files": {"a": "y", "a/b": "y"}}, "is a file and a folder at once"),
-        ({"files": {"a": 1}}, '"files" must be text, not a number'),
+        ({"files": {"a": 1}}, '"files" must be text or an object, not a number'),
         ({"files": ["a"]}, '"files" must be an object, not a list'),
         ({"workspace": "missing"}, '"workspace": '),
         ({"setup": " "}, '"setup" is empty'),

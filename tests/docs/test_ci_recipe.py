@@ -188,7 +188,10 @@ def make_runner(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Runner
         (evals / "grader.py").write_text(GRADER)
         # Most are easy, some middling, some hard: of 100 trials 80 pass.
         chances = [100] * 25 + [96] * 5 + [90] * 5 + [60] * 8 + [45] * 3 + [0] * 2 + [35] * 2
-        rows = [{"id": f"p{n}", "input": str(chance)} for n, chance in enumerate(chances)]
+        rows = [
+            {"id": f"p{n}", "input": str(chance), "metadata": {"number": n}}
+            for n, chance in enumerate(chances)
+        ]
         (evals / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         schema = {
             "version": 1,

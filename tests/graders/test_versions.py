@@ -38,6 +38,7 @@ VERSIONS = {
     "file": "1",
     "trigger": "1",
     "judge": "2",
+    "limits": "1",
 }
 QUESTION_SHA256 = "8a3474d5759a1f3c59e803baf106953654c45289c94804a52eb4ae0edd0679f6"
 USER_FILES = {"executable", "python", "serve", "javascript"}
@@ -53,6 +54,10 @@ SKILLS = [
     {"type": "tool_call", "name": "Skill", "status": "completed", "input": {"skill": "relnotes"}},
     {"type": "tool_call", "name": "Read", "input": {"file_path": "/s/decoy/SKILL.md"}},
 ]
+USED = {
+    "usage": {"inputTokens": 10, "outputTokens": 20, "costUsd": 0.5},
+    "timing": {"total": 2000},
+}
 SCHEMA = '{"schema": {"type": "object", "required": ["n"]}}'
 JUDGE = "agent=demo,rubric=Is it right?"
 
@@ -119,6 +124,8 @@ EXAMPLES: list[tuple[str, str, dict[str, Any], bool, float]] = [
     ("trigger:news", "", {"metadata": {"shouldTrigger": False}}, True, 1),
     ("trigger:skill=news,marker=[N]", "[N]", {"metadata": {"shouldTrigger": False}}, False, 0),
     ("trigger:skill=news,marker=[N]", "[N]", {"metadata": {"shouldTrigger": True}}, True, 1),
+    ("limits:cost_usd=0.5,seconds=2,tokens=30", "", {"row": USED}, True, 1),
+    ("limits:cost_usd=0.4,seconds=2", "", {"row": USED}, False, 0.5),
     (f"judge:{JUDGE}", '{"pass": true, "score": 0.7, "reasoning": "x"}', {}, True, 0.7),
     (f"judge:{JUDGE}", '```json\n{"pass": false, "score": 1, "reasoning": "x"}\n```', {}, False, 1),
     (f"judge:{JUDGE},threshold=1", '{"pass": true, "score": 0.7, "reasoning": ""}', {}, False, 0.7),

@@ -2,7 +2,10 @@
 
 import json
 import os
+import shutil
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -58,6 +61,41 @@ def test_a_kept_index_is_not_read_again(file: Path) -> None:
     assert again.refresh() is False
     assert (folder / "rows.id").stat().st_mtime_ns == before
     again.close()
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from assay.viewer.index import Index
+left, cache = int(sys.argv[2]), os.environ["XDG_CACHE_HOME"]
+def kill(event, args):
+    global left
+    if event in ("open", "os.rename") and str(args[0]).startswith(cache):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), 9)
+sys.addaudithook(kill)
+Index(Path(sys.argv[1])).refresh()
+"""
+
+
+def test_an_index_is_right_after_a_kill_at_any_moment(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    codes = []
+    for moment in (1, 4, 12, 999):
+        argv = [sys.executable, "-c", KILLED, str(file), str(moment)]
+        codes.append(subprocess.run(argv, check=False).returncode)
+        index = opened(file)
+        assert index.meta.n_trials == 20
+        ids = [json.loads(line)["id"] for line in file.read_text().splitlines()]
+        assert [index.text(number)[0] for number in range(20)] == ids
+        index.close()
+        if moment != 999:
+            shutil.rmtree(tmp_path / "cache")
+    assert codes[0] == codes[1] == -9
+    assert codes[-1] == 0
 
 
 def test_growing_file_is_extended_and_a_torn_line_waits(file: Path) -> None:

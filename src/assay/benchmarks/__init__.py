@@ -1,4 +1,4 @@
-"""The plain benchmark: the prompts of a file and an empty world."""
+"""The plain benchmark: the prompts of a file, whatever its format, and an empty world."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -8,7 +8,8 @@ import msgspec
 
 from assay.errors import InputError
 from assay.plugin import Benchmark, PromptRow
-from assay.records.rows import decode_row, read_lines
+from assay.records.cases import prompt_lines
+from assay.records.rows import decode_row
 from assay.records.spec import HINT, Prompt, check_prompt
 
 _SHOWN = 5
@@ -35,7 +36,7 @@ class PromptFile(Benchmark, msgspec.Struct, frozen=True):
         path = Path(self.path) if self.path is not None else None
         rows: list[PromptRow] = []
         places: dict[str, str] = {}
-        for place, line in read_lines(path):
+        for place, line in prompt_lines(path):
             prompt, extra = decode_row(place, line, Prompt, hint=HINT)
             check_prompt(prompt, place, places)
             rows.append((prompt, extra))

@@ -40,6 +40,7 @@ from assay.pipeline.experiment import (
     read_experiment,
     with_factors,
     with_matrix,
+    with_skills,
     with_treatment,
 )
 from assay.records.experiment import Experiment
@@ -81,7 +82,9 @@ _OF_EXPERIMENT = {
         "assay ab evals/experiment.toml -j 4",
     ),
 )
-@click.argument("source", type=click.Path(path_type=Path), metavar="EXPERIMENT|PROMPTS")
+@click.argument(
+    "source", type=click.Path(path_type=Path), required=False, metavar="EXPERIMENT|PROMPTS"
+)
 @with_options(agent_options, text_agent_options)
 @click.option(
     "--with",
@@ -103,6 +106,13 @@ _OF_EXPERIMENT = {
     metavar="KIND=VALUE,...",
     help="Run an arm for each value, and for each combination if repeated, as in --matrix "
     "agent=claude,codex; print a leaderboard. The value none leaves it out.",
+)
+@click.option(
+    "--skills",
+    metavar="PATTERN",
+    help="In place of PROMPTS and --with: run an arm for each skill in these folders, as in "
+    "--skills 'skills/*', on the cases that all of them bring along (evals/evals.json), and say of "
+    "each whether it helps its own cases and harms those of the others.",
 )
 @with_options(grader_options)
 @click.option(
@@ -172,7 +182,7 @@ _OF_EXPERIMENT = {
 @with_options(leave_out(run_options, *_IN_PLACE), executor_options)
 @help_option
 @click.pass_context
-def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> None:
+def command(ctx: click.Context, /, source: Path | None, root: Path, **values: Any) -> None:
     """Run an experiment and say whether a treatment helps.
 
     EXPERIMENT is a file such as experiment.toml, which names prompts, graders and arms (see
@@ -187,13 +197,16 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
     if values["name"] is not None and not is_name(values["name"]):
         msg = f"--name {values['name']!r} cannot name a folder. Use letters, digits, - and _."
         raise click.UsageError(msg)
-    file = source if source.suffix == ".toml" else None
+    if (source is None) == (values["skills"] is None):
+        msg = "Give an experiment, a file of prompts, or --skills PATTERN, and one of them only."
+        raise click.UsageError(msg)
+    file = source if source is not None and source.suffix == ".toml" else None
     source_of, on_line = ctx.get_parameter_source, click.core.ParameterSource.COMMANDLINE
     given = {name for name in values if source_of(name) is on_line}
-    experiment = read_experiment(source) if file else _from_options(source, values)
+    experiment = read_experiment(file) if file else _from_options(source, values)
     digest = experiment.digest
     if file:
-        before, experiment = experiment, _changed(experiment, source, values, given)
+        before, experiment = experiment, _changed(experiment, file, values, given)
         # A verdict is about the file as it is: how long a run takes is left to the options.
         digest = msgspec.structs.replace(
             experiment, k=before.k, margin=before.margin, effect=before.effect
@@ -217,6 +230,7 @@ def command(ctx: click.Context, /, source: Path, root: Path, **values: Any) -> N
         if values["ablate"]
         else (),
         leaderboard=bool(values["matrix"]),
+        skills=_skills_of(experiment) if values["skills"] else {},
         **{name: values[name] for name in _OF_DISPLAY},
     )
     if code := run_experiment(experiment, options):
@@ -227,7 +241,7 @@ def _changed(
     experiment: Experiment, path: Path, values: dict[str, Any], given: set[str]
 ) -> Experiment:
     """Let some options replace what the file says; refuse others, which belong in the file."""
-    for name in (*ArmOptions.__struct_fields__, "treatments", "ablate", "matrix"):
+    for name in (*ArmOptions.__struct_fields__, "treatments", "ablate", "matrix", "skills"):
         if name in given:
             option = _SPELLED.get(name) or f"--{name.replace('_', '-')}"
             msg = f"{option} describes an arm: put it into {path}."
@@ -240,25 +254,35 @@ def _changed(
     return check_experiment(changed, str(path)) if changes else experiment
 
 
-def _from_options(prompts: Path, values: dict[str, Any]) -> Experiment:
+def _skills_of(experiment: Experiment) -> dict[str, str]:
+    """Return the skill of each arm."""
+    return {name: Path(arm.skills[0]).name for name, arm in experiment.arms.items() if arm.skills}
+
+
+def _from_options(prompts: Path | None, values: dict[str, Any]) -> Experiment:
     """Put the experiment of a command line together."""
     treatments = [_treatment("--with", text) for text in values["treatments"]]
     axes = _axes(values["matrix"])
     _check_usage(values, treatments, axes)
     rest = {key: values[name] for name, key in _OF_EXPERIMENT.items() if values[name] is not None}
     rest = {key: list(v) if isinstance(v, tuple) else v for key, v in rest.items()}
-    rest["prompts"] = str(prompts)
+    where = str(prompts) if prompts is not None else f"--skills {values['skills']}"
+    rest |= {"prompts": str(prompts)} if prompts else {"benchmark": f"skills:{values['skills']}"}
     options = ArmOptions(**{name: values[name] for name in ArmOptions.__struct_fields__})
     memory = str(options.memory) if options.memory else None
     common = msgspec.structs.replace(options.arm, memory=memory)
-    if axes:
+    if values["skills"]:
+        from assay.benchmarks.skills import skill_folders  # late: few commands need it
+
+        experiment = with_skills(common, skill_folders(values["skills"]), rest)
+    elif axes:
         experiment = with_matrix(common, axes, rest)
     elif values["ablate"]:
         design = stats.factorial.two_level_design(len(treatments))
         experiment = with_factors(common, treatments, design, rest)
     else:
         experiment = with_treatment(common, treatments, rest)
-    return check_experiment(experiment, str(prompts))
+    return check_experiment(experiment, where)
 
 
 def _axes(given: Sequence[str]) -> dict[str, list[str]]:
@@ -284,7 +308,9 @@ def _check_usage(
     values: dict[str, Any], treatments: list[tuple[str, str]], axes: dict[str, list[str]]
 ) -> None:
     msg = ""
-    if not treatments and not axes:
+    if values["skills"] and (treatments or axes or values["ablate"]):
+        msg = "--skills has the treatments: it cannot be used with --with, --ablate or --matrix."
+    elif not treatments and not axes and not values["skills"]:
         msg = (
             "Nothing to compare. Use --with KIND=VALUE, as in --with skill=./skills/relnotes, or "
             "give an experiment file."

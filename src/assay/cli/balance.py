@@ -16,7 +16,7 @@ from assay.cli.parameters import (
     replace_option,
 )
 from assay.pipeline.balance import analyse, category_of
-from assay.records.rows import open_rows
+from assay.records.cases import open_prompts
 from assay.records.spec import HINT, Prompt
 from assay.report.summary import balance_lines
 
@@ -65,7 +65,7 @@ def command(
     suggestions as JSON to the output.
     """
     refuse_same_file(prompts, output)
-    with open_rows(prompts) as rows:
+    with open_prompts(prompts) as rows:
         refuse_empty_stdin(rows, prompts, HINT)
         decoder = msgspec.json.Decoder(Prompt)
         found = analyse((category_of(prompt, key) for prompt in rows.rows(decoder)), threshold)

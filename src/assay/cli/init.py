@@ -3,20 +3,29 @@
 import json
 import os
 import re
+import shlex
 import shutil
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 from assay import plugins
+from assay.benchmarks import PromptFile
+from assay.benchmarks.skills import cases_of
 from assay.cli.help import examples
 from assay.cli.output import echo_folded
 from assay.cli.parameters import OutFolder, help_option
 from assay.errors import InputError, OutputError
+from assay.pipeline.descriptions import PaidHost, suggest_prompts, written_prompts
+from assay.pipeline.imports import prompt_notes
 from assay.pipeline.material import Skill, read_skill
-from assay.records.text import visible, visible_line
+from assay.pipeline.project import write_template
+from assay.pipeline.steps import Budget
+from assay.pipeline.trigger_run import ASK_TIMEOUT_S
+from assay.records.text import counted_noun, visible, visible_line
 
 _AGENTS = ("claude", "codex", "gemini", "opencode")
 
@@ -30,49 +39,154 @@ _AGENTS = ("claude", "codex", "gemini", "opencode")
 )
 @click.argument("folder", type=OutFolder(), default="evals")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
+@click.option(
+    "--suggest",
+    is_flag=True,
+    help="Let the installed agent write the prompts about a skill, which costs a question to it. "
+    "Default: ask on a terminal, otherwise write three examples.",
+)
 @help_option
-def command(folder: Path, *, force: bool) -> None:
-    """Write example prompts, a grader and an experiment to FOLDER (default: evals), and show how
-    to run them.
+def command(folder: Path, *, force: bool, suggest: bool) -> None:
+    """Write prompts, a grader and an experiment to FOLDER (default: evals), and show how to run
+    them.
 
     The experiment compares an agent with and without what is found in the current folder: a skill,
-    a CLAUDE.md, AGENTS.md or GEMINI.md, MCP servers.
+    a CLAUDE.md, AGENTS.md or GEMINI.md, MCP servers. The prompts are those of the skill's
+    evals/evals.json if there is one, or else about the skill. In a git repository each trial begins
+    with a copy of its tracked files, without what is compared.
     """
-    names = ("prompts.jsonl", "grader.py", _EXPERIMENT)
+    names = ("prompts.jsonl", "grader.py", _EXPERIMENT, _PROJECT)
     taken = [name for name in names if (folder / name).exists()]
     if taken and not force:
         msg = f"{folder / taken[0]} already exists"
         raise OutputError(msg, hint="choose another folder, or use --force")
-    prompts, grader = write_starter(folder)
-    echo_folded(f"Wrote {prompts} ({len(PROMPTS)} prompts) and {grader}.")
+    if Path("SKILL.md").is_file():
+        msg = "this folder is a skill: prompts and results in it would become a part of it"
+        raise InputError(msg, hint="run it in the folder above: cd .. && assay init")
     agents = _found()
     if agents == ["demo"]:
         echo_folded(f"None of {', '.join(_AGENTS)} is installed; start with the demo agent.")
-    question = write_experiment(folder / _EXPERIMENT, Path(), agents)
+    found = [*_with_own_names([*_treatments(folder, Path()), *_others(agents)])]
+    material = _write_material(folder, found[0].skill, agents, suggest=suggest)
+    template = _write_project(folder, found[0].paths)
+    write_experiment(folder / _EXPERIMENT, found, agents[0], material, template=template)
     echo_folded(f"Wrote {folder / _EXPERIMENT}, an experiment.")
     echo_folded("\nRun them:")
+    graders = "".join(f" -g {shlex.quote(grader)}" for grader in material.graders)
     for agent in agents:
-        echo_folded(f"  assay capture {prompts} -s {agent} -g {grader} -o {folder / agent}.jsonl")
-    echo_folded(f"\n{question} One command says it:\n  assay ab {folder / _EXPERIMENT}")
+        prompts = shlex.quote(str(material.prompts))
+        echo_folded(f"  assay capture {prompts} -s {agent}{graders} -o {folder / agent}.jsonl")
+    echo_folded(f"\n{found[0].question} One command says it:\n  assay ab {folder / _EXPERIMENT}")
 
 
-def write_experiment(path: Path, project: Path, agents: list[str]) -> str:
-    """Write an experiment about what a project has; return the question that it answers."""
-    found = [*_with_own_names([*_treatments(path.parent, project), *_others(agents)])]
+class _Material(NamedTuple):
+    """The prompts of an experiment, and who judges them."""
+
+    prompts: Path
+    graders: list[str]
+    """As -g takes them from the current folder."""
+
+
+def _write_material(
+    folder: Path, skill: Skill | None, agents: list[str], *, suggest: bool
+) -> _Material:
+    """Use the cases that a skill brings along, or write prompts about it, or samples."""
+    cases = cases_of(skill.folder) if skill is not None else None
+    if cases is not None:
+        return _use_cases(cases, agents[0])
+    if suggest and (skill is None or agents == ["demo"]):
+        what = "skill here" if skill is None else "agent installed that could write prompts"
+        msg = f"--suggest: there is no {what}"
+        raise InputError(msg, hint="run assay init without --suggest")
+    rows, words = PROMPTS, f"{len(PROMPTS)} prompts"
+    if skill is not None and (suggest or _agrees(skill, agents)):
+        asking = PaidHost(Budget(None, 1))
+        rows = suggest_prompts(skill, plugins.adapter_ref(agents[0]), asking, 8, ASK_TIMEOUT_S)
+        words = f"{len(rows)} prompts by {agents[0]}, for {asking.cost_words}; check their hints"
+    elif skill is not None:
+        rows = written_prompts(skill)
+        words = (
+            f"{len(rows)} examples about {visible_line(skill.name)}; put requests of your users in "
+            "their place, at least ten, each with a hint that a good answer has"
+        )
+    prompts, grader = write_starter(folder, rows)
+    echo_folded(f"Wrote {prompts} ({words}) and {grader}.")
+    return _Material(prompts, [str(grader)])
+
+
+def _agrees(skill: Skill, agents: list[str]) -> bool:
+    """Ask on a terminal whether the agent may write the prompts."""
+    if agents == ["demo"] or "CI" in os.environ or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    question = f"Let {agents[0]} write prompts about {visible_line(skill.name)}? It is asked once"
+    return click.confirm(question, err=True)
+
+
+def _use_cases(cases: Path, agent: str) -> _Material:
+    """Take the cases of a skill as they are; say what becomes of them."""
+    rows = PromptFile(path=str(cases)).prompts()
+    for words in prompt_notes(rows, str(cases)):
+        echo_folded(visible_line(words))
+    graders = [f"judge:agent={agent}"] if any(prompt.statements for prompt, _ in rows) else []
+    if graders and agent == "demo":
+        echo_folded("The demo agent cannot judge: its statements are left open.")
+        graders = ["judge:agent=none"]
+    echo_folded(f"The prompts are the {len(rows)} cases of {cases}.")
+    return _Material(cases, graders)
+
+
+def _write_project(folder: Path, treatment: Sequence[Path]) -> bool:
+    """Copy the repository, if there is one, as the template of all workspaces."""
+    target = folder / _PROJECT
+    n = write_template(Path(), target, [*treatment, folder, Path("experiments")])
+    if n:
+        files = counted_noun(n, "tracked file")
+        echo_folded(f"Wrote {target}, which every trial begins with: {files} of this repository.")
+        ignored = folder / ".gitignore"
+        if not ignored.exists():
+            ignored.write_text(f"/{_PROJECT}/\n", encoding="utf-8")
+    return bool(n)
+
+
+def write_experiment(
+    path: Path,
+    found: Sequence["_Treatment"],
+    agent: str,
+    material: _Material,
+    *,
+    template: bool,
+) -> None:
+    """Write an experiment about what a project has, the first of it in an arm."""
     name = found[0].lines[0].removeprefix("[arms.").removesuffix("]")
-    head = _EXPERIMENT_HEAD.format(question=found[0].question, name=name, agent=agents[0])
+
+    def beside(file: Path) -> str:
+        return visible(json.dumps(os.path.relpath(file.resolve(), path.parent.resolve())))
+
+    graders = [
+        beside(Path(text)) if Path(text).is_file() else json.dumps(text)
+        for text in material.graders
+    ]
+    head = _EXPERIMENT_HEAD.format(
+        question=found[0].question,
+        name=name,
+        agent=agent,
+        prompts=beside(material.prompts),
+        graders=", ".join(graders),
+    )
     lines = head.splitlines()
+    if template:
+        lines += [f'template = "{_PROJECT}"  # assay init --force copies the repository again']
     lines += ["", "[arms.control]", "", *found[0].lines]
     if found[1:]:
         lines += ["", "# Also found here; each may be an arm of its own:"]
     for other in found[1:]:
         lines += ["#", *(f"# {line}" for line in other.lines)]
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join([*lines, ""]), encoding="utf-8")
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror}"
         raise OutputError(msg, hint="choose another folder") from error
-    return found[0].question
 
 
 class _Treatment(NamedTuple):
@@ -80,6 +194,9 @@ class _Treatment(NamedTuple):
 
     question: str
     lines: list[str]
+    paths: tuple[Path, ...] = ()
+    """Where it is in the project."""
+    skill: Skill | None = None
 
 
 def _treatments(folder: Path, project: Path) -> Iterator[_Treatment]:
@@ -92,15 +209,19 @@ def _treatments(folder: Path, project: Path) -> Iterator[_Treatment]:
     for skill in _skills(project):
         name = skill.folder.name
         lines = [f"[arms.{_key(name)}]", f"skills = [{value(skill.folder)}]"]
-        yield _Treatment(f"Does the skill {visible_line(name)} help?", lines)
+        question = f"Does the skill {visible_line(name)} help?"
+        copies = [one.parent for pattern in _SKILLS for one in project.glob(pattern)]
+        paths = [one for one in copies if one.name == name]  # in the folder of each agent
+        yield _Treatment(question, lines, (skill.folder, *paths), skill)
     for name in ("CLAUDE.md", "AGENTS.md", "GEMINI.md"):
         if (project / name).is_file():
             lines = [f"[arms.{_key(Path(name).stem.lower())}]"]
             lines += [f"instructions = {value(project / name)}"]
-            yield _Treatment(f"Does {name} help?", lines)
+            yield _Treatment(f"Does {name} help?", lines, (project / name,))
     if (project / ".mcp.json").is_file():
         lines = ["[arms.servers]", f"mcp = {value(project / '.mcp.json')}"]
-        yield _Treatment("Do the MCP servers of .mcp.json help?", lines)
+        servers = (project / ".mcp.json",)
+        yield _Treatment("Do the MCP servers of .mcp.json help?", lines, servers)
 
 
 def _skills(project: Path) -> Iterator[Skill]:
@@ -150,15 +271,17 @@ def _key(name: str) -> str:
 
 
 _EXPERIMENT = "experiment.toml"
+_PROJECT = "project"
+"""The template of all workspaces."""
 _SKILLS = (
     *(".claude/skills/*/SKILL.md", ".agents/skills/*/SKILL.md", "skills/*/SKILL.md"),
-    "plugin*/skills/*/SKILL.md",
+    *("plugin*/skills/*/SKILL.md", "*/SKILL.md"),
 )
 _EXPERIMENT_HEAD = """\
 # {question} The keys of this file are in docs/ab.md.
 name = "{name}"
-prompts = "prompts.jsonl"  # put prompts of your own here
-graders = ["grader.py"]
+prompts = {prompts}
+graders = [{graders}]
 k = 5  # trials of each prompt in each arm
 agent = "{agent}"
 # budget = 2.00  # US dollars; the run then ends as soon as the verdict is sure
@@ -204,7 +327,9 @@ import json
 import sys
 
 trial = json.load(sys.stdin)
-hint = (trial.get("hint") or "").lower()
+hint = (trial.get("hint") or "").strip().lower()
+if not hint:
+    sys.exit("the prompt has no hint, so there is nothing to compare the answer with")
 found = hint in trial["output"].lower()
 print(json.dumps({
     "pass": found,
@@ -214,11 +339,13 @@ print(json.dumps({
 '''
 
 
-def write_starter(folder: Path) -> tuple[Path, Path]:
+def write_starter(
+    folder: Path, rows: Sequence[dict[str, Any]] = tuple(PROMPTS)
+) -> tuple[Path, Path]:
     """Write prompts and grader; return their paths."""
     try:
         grader = folder / "grader.py"
-        prompts = write_prompts(folder / "prompts.jsonl", PROMPTS)
+        prompts = write_prompts(folder / "prompts.jsonl", rows)
         grader.write_text(GRADER, encoding="utf-8")
         grader.chmod(0o755)
     except OSError as error:
@@ -227,7 +354,7 @@ def write_starter(folder: Path) -> tuple[Path, Path]:
     return prompts, grader
 
 
-def write_prompts(path: Path, prompts: list[dict[str, Any]]) -> Path:
+def write_prompts(path: Path, prompts: Sequence[dict[str, Any]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(prompt, ensure_ascii=False) + "\n" for prompt in prompts]
     path.write_text("".join(lines), encoding="utf-8")

@@ -31,8 +31,9 @@ from assay.pipeline.grade import grade_all
 from assay.pipeline.references import answer_row, answers, validation
 from assay.pipeline.row_settings import ANSWER_ONLY, RowGraders, expectations
 from assay.pipeline.sink import open_sink
+from assay.records.cases import open_prompts
 from assay.records.reports import Validation
-from assay.records.rows import RowFile, open_rows
+from assay.records.rows import RowFile
 from assay.records.spec import HINT, PluginRef, Prompt
 from assay.records.text import counted_noun, visible_line
 
@@ -84,7 +85,7 @@ def command(**given: Any) -> None:
     refuse_measured(options.output, overwrite=options.overwrite)
     graders = grader_refs(options.graders, options.grader_timeout)
     tally = _Tally()
-    with open_rows(options.prompts) as rows:
+    with open_prompts(options.prompts) as rows:
         if options.graders or not rows.empty:
             refuse_empty_stdin(rows, options.prompts, HINT)
         own = RowGraders(options.grader_timeout)

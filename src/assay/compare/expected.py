@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from assay.compare.calls import Call
-from assay.records.rows import open_rows
+from assay.records.cases import open_prompts
 from assay.records.spec import HINT
 from assay.records.trial.views import ExplainedRow
 
@@ -30,7 +30,7 @@ def expected_texts(row: ExplainedRow) -> list[str]:
 
 def read_expectations(path: Path | None) -> dict[str, ExplainedRow]:
     """Read what the prompts of a file, or of stdin, expect, by id."""
-    with open_rows(path, hint=HINT) as rows:
+    with open_prompts(path, hint=HINT) as rows:
         return {row.id: row for row in rows.rows(msgspec.json.Decoder(ExplainedRow))}
 
 

@@ -401,22 +401,13 @@ def cluster_copies(runs: Sequence[Run]) -> str:
     Copies of a prompt are further trials of it: they say nothing about other prompts. Clusters that
     the user names are left as they are.
     """
-    prints = [
-        sum(
-            (
-                column.astype(np.int64) * factor
-                for column, factor in zip(
-                    (run.inputs, run.expectations, run.tasks, run.metadata), _FACTORS, strict=True
-                )
-            ),
-            start=np.zeros(len(run.ids), dtype=np.int64),
-        )
-        for run in runs
-    ]
+    prints = [_fingerprints(run) for run in runs]
     n_copies = max(len(one) - len(np.unique(one)) for one in prints)
-    n_prompts = max(map(len, prints))
+    n_prompts = max(len(one) for one in prints)
     few = n_copies <= (1.0 - _MOST_SINGLE) * n_prompts
+    # Rows of which all ask the same come from a tool that does not keep what it asked.
     is_known = not any((run.inputs == _NO_INPUT).any() for run in runs)
+    is_known = is_known and all(len(np.unique(run.inputs)) > 1 for run in runs)
     if few or not is_known or any(run.clusters is not None for run in runs):
         return ""
     of: dict[str, int] = {}
@@ -429,6 +420,16 @@ def cluster_copies(runs: Sequence[Run]) -> str:
         f"{n_copies} of {n_prompts} prompts are copies of others under another id; "
         "all copies of a prompt count as one"
     )
+
+
+def _fingerprints(run: Run) -> Ints:
+    """Return a number for all that makes each prompt what it is, but its id."""
+    found = np.zeros(len(run.ids), dtype=np.int64)
+    for factor, column in zip(
+        _FACTORS, (run.inputs, run.expectations, run.tasks, run.metadata), strict=True
+    ):
+        found += column.astype(np.int64) * factor
+    return found
 
 
 def _shows_work(part: RowFile) -> bool:

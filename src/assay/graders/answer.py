@@ -302,6 +302,9 @@ def expected_text(given: str | None, trial: Trial, against: str) -> str:
         found = trial.hint
     if found is None and against in ("", "reference"):
         found = trial.reference
+    if given is None and found is not None and not found.strip():
+        msg = "nothing to compare with: what the row expects is empty, which any answer would meet"
+        raise PluginError(msg)
     if found is None:
         what = against or "hint or reference"
         msg = f"nothing to compare with: the row has no {what} and the grader was given no text"

@@ -54,6 +54,8 @@ _EXAMPLE = (
     "for example: -g judge:agent=claude,rubric=rubric.md, or a model by its URL: "
     "-g judge:model=gpt-5,rubric=rubric.md"
 )
+NOBODY = "none"
+"""As the agent of a judge: what prompts state is left open."""
 _MOST_BYTES = {"output": 48_000, "input": 16_000, "steps": 24_000, "hint": 8_000}
 """A question must fit into one argument of a command line: 128 KiB on Linux."""
 
@@ -90,6 +92,8 @@ class _Criteria(msgspec.Struct, forbid_unknown_fields=True):
 class Judge(Grader):
     """rubric is a text, or a file; criterion (may be repeated) a text that is judged by itself.
 
+    Without both, it judges what prompts state in `expect.judge`; agent=none leaves that open.
+
     agent is what -s takes; without it, model is asked by its URL. threshold: pass from this score
     on, which with criteria is the share of them that is met.
     """
@@ -123,12 +127,15 @@ class Judge(Grader):
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             msg = "judge: threshold must be between 0 and 1"
             raise InputError(msg)
-        if not all(map(str.strip, self.criterion or [self._rubric])):
+        texts = self.criterion or ([self._rubric] if self.rubric else [])
+        if not all(map(str.strip, texts)):
             msg = f"judge: {'a criterion' if self.criterion else 'the rubric'} is empty"
             raise InputError(msg, hint=_EXAMPLE)
         if not self.agent and not self.model:
             msg = "judge: neither an agent nor a model is given"
             raise InputError(msg, hint=_EXAMPLE)
+        if self.agent == NOBODY and not texts:
+            return
         if self.agent and (of_url := ", ".join(self._of_url)):
             msg = f"judge: {of_url} is for a model by its URL, and an agent is given"
             raise InputError(msg, hint="leave out agent, or set it up as that agent wants it")
@@ -149,6 +156,9 @@ class Judge(Grader):
 
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Ask the judge, and read its answer strictly."""
+        if not self.rubric and not self.criterion:
+            msg = "the judge has no rubric, and the prompt states nothing that it could judge"
+            raise PluginError(msg, hint=_EXAMPLE)
         is_kept = self.cache and not self.agent
         content = json.dumps([self.version, self._shown(trial)]).encode()
         if is_kept and (grade := kept_verdict(content)) is not None:

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -174,10 +174,13 @@ class PythonFile(PythonCode):
     def _call(self) -> Callable[[Trial], Any]:
         watch = self._watch  # begins before the file is loaded
         try:
-            function = getattr(load(self._code), "grade", None)
+            module = load(self._code)
         finally:
             if watch is not None:
                 watch.refuse_loaded()
+        function = getattr(module, "grade", None)
+        if function is None and callable(other := getattr(module, _OF_PROMPTFOO, None)):
+            return partial(_call_as_promptfoo, other)
         if not callable(function):
             msg = f"{self.path}: `grade` is not a function"
             raise PluginError(msg)
@@ -194,6 +197,22 @@ class PythonFile(PythonCode):
             return self._runner.run(value) if isinstance(value, CoroutineType) else value
 
         return call
+
+
+_OF_PROMPTFOO = "get_assert"
+
+
+def _call_as_promptfoo(function: Callable[..., Any], trial: Trial) -> Any:
+    """Call a function that was written as an assertion of promptfoo; return its value as ours."""
+    values = trial.metadata.get("vars") or {}
+    test = {"vars": values, "metadata": trial.metadata}
+    value = function(trial.output, {"vars": values, "prompt": trial.input, "test": test})
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {"pass": value > 0, "score": value}
+    if isinstance(value, dict) and "reason" in value:
+        kept = {key: value[key] for key in ("pass", "score") if key in value}
+        return {**kept, "reasoning": str(value["reason"])}
+    return value
 
 
 def _arguments(function: Callable[..., Any], path: str) -> list[str]:

@@ -21,7 +21,13 @@ from assay.compare.ledger import (
 from assay.compare.names import Named
 from assay.compare.report import CompareOptions
 from assay.errors import InputError, OutputError
-from assay.library.several_arms import pass_rates, rank_lines
+from assay.library.several_arms import (
+    SkillEffect,
+    pass_rates,
+    rank_lines,
+    skill_effects,
+    skill_lines,
+)
 from assay.pipeline.arms import arm_key
 from assay.pipeline.experiment import ExperimentRequest, differences
 from assay.pipeline.experiment_run import (
@@ -31,6 +37,7 @@ from assay.pipeline.experiment_run import (
     ExperimentRun,
     all_ungraded,
 )
+from assay.pipeline.imports import prompt_notes
 from assay.pipeline.made_of import DEFAULT_K
 from assay.pipeline.reuse import ReuseReport
 from assay.pipeline.until import UntilAllDecided
@@ -72,6 +79,8 @@ class ConductOptions(msgspec.Struct, frozen=True, kw_only=True):
     factors: tuple[str, ...] = ()
     """Names of the treatments of an ablation."""
     leaderboard: bool = False
+    skills: Mapping[str, str] = {}
+    """The skill of each arm, where every arm has one of its own and its cases."""
 
 
 class Findings(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +97,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     """What is said in place of a sentence about each arm."""
     standings: dict[str, Standing] = {}
     """Of each arm, the looks that came before."""
+    skills: list[SkillEffect] = []
+    """Of each skill, what it does to its own cases and to those of others."""
     judge: tuple[JudgeErrors | None, str] = (None, "")
     """What is known of the errors of the judge, and what to say of them."""
 
@@ -262,6 +273,11 @@ class Conductor:
             many = f"{n_copies} of {counted_noun(self._run.n_prompts, 'prompt')}"
             self.say(f"Note: {many} are copies of others; all copies of a prompt count as one.")
         self.say(self._reach_words(k))
+        where = self._experiment.prompts or self._experiment.benchmark or "the prompts"
+        graders = self._experiment.graders
+        is_open = any(text.startswith("judge:") and "agent=none" in text for text in graders)
+        for words in prompt_notes(self._run.arms[0].planned.rows, where, is_open=is_open):
+            self.say(words)
         is_first = not any(self.folder.parent.glob(f"*/{VERDICT}"))
         if is_first and any(arm.setting.surroundings.own_home for arm in self._run.arms):
             self.say(
@@ -382,13 +398,17 @@ class Conductor:
             if not health["healthy"]
         }
         if self._options.factors:
-            effects = next((part["effects"] for part in sections if "effects" in part), None)
-            lines = [effects["words"], *effect_lines(effects["found"])] if effects else []
-            more = effects["more"] if effects else []
+            shown = next((part["effects"] for part in sections if "effects" in part), None)
+            lines = [shown["words"], *effect_lines(shown["found"])] if shown else []
+            more = shown["more"] if shown else []
             result = msgspec.structs.replace(result, instead=[*lines, *more])
         elif self._options.leaderboard:
             lines = rank_lines(named, unhealthy, self._experiment.seed)
             result = msgspec.structs.replace(result, instead=lines)
+        elif self._options.skills:
+            effects = skill_effects(named, self._options.skills, self._experiment.seed)
+            lines = skill_lines(effects, unhealthy)
+            result = msgspec.structs.replace(result, instead=lines, skills=effects)
         self._write_verdict(result)
         self.found(result)
         return result
@@ -472,7 +492,6 @@ class Conductor:
                 run.index.close()
         sections = [group["sections"] for group in page["groups"]]
         self.doubts = [words for part in sections for words in doubt_sentences(part)]
-        self.doubts += self._run.repeated()
         return sections
 
     def _write_resolved(self) -> None:
@@ -520,6 +539,7 @@ class Conductor:
             "effect": self._experiment.effect,
             "decisions": result.decisions,
             "pairs": result.pairs,
+            **({"skills": result.skills} if result.skills else {}),
             "file": str(self._options.file) if self._options.file else None,
             "folder": Path(os.path.relpath(Path.cwd(), self.folder)).as_posix(),
             "experiment": self._options.digest,

@@ -95,7 +95,8 @@ def copies_in(specs: Sequence[TrialSpec]) -> dict[str, str]:
         parts = (fingerprint(spec.prompt), _expectation(spec), _task(spec), _metadata(spec))
         if (known := first.setdefault(parts, id_)) != id_:
             found[id_] = known
-    return found
+    inputs = {asked for asked, *_ in first}
+    return found if len(inputs) > 1 else {}  # as compare.runs.cluster_copies has it
 
 
 def find_changes(

@@ -188,3 +188,81 @@ def _wrong(attempt: Attempt) -> Iterator[str]:
 
 def _text(skill: Skill) -> str:
     return (skill.folder / SKILL_FILE).read_text(encoding="utf-8")[:_MOST_CHARS]
+
+
+_PROMPTS = """\
+A skill is a folder with instructions that a coding agent loads when its description fits the task.
+Write test prompts that show whether an agent with this skill does better work than one without.
+
+<skill>
+{text}
+</skill>
+
+Write {n} requests as real users would, concrete and different from each other, seldom naming the
+skill. For each, name a short text that the answer has if, and only if, the skill was followed.
+Answer with one JSON object per line and nothing else:
+{{"input": "...", "hint": "..."}}
+"""
+
+
+def suggest_prompts(
+    skill: Skill, agent: PluginRef, host: Host, n: int, timeout_s: float
+) -> list[dict[str, Any]]:
+    """Have an agent write prompts about a skill, each with what a good answer has."""
+    answer = host.ask(agent, _PROMPTS.format(text=_text(skill), n=n), timeout_s=timeout_s)
+    found: list[dict[str, Any]] = []
+    for text in _OBJECT.findall(answer):
+        try:
+            one = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        asked, hint = one.get("input"), one.get("hint")
+        if isinstance(asked, str) and isinstance(hint, str) and asked.strip() and hint.strip():
+            found.append({"id": f"{skill.name}-{len(found) + 1}", "input": asked, "hint": hint})
+    if len(found) < _FEWEST:
+        msg = f"the agent wrote no usable prompts: {answer.strip()[:200]!r}"
+        raise PluginError(msg, hint="run the command again, or write the prompts yourself")
+    return found
+
+
+_WHEN = re.compile(
+    r"\b(?:use (?:this |it )?(?:skill )?)?when(?:ever)? (?:the )?(?:users? )?"
+    r"(?:asks?|wants?|needs?|says?)?(?: (?:you|for|to))?\s*(.+?)(?:[.;]|$)",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"[\"“]([^\"”\n]{12,200})[\"”]")
+_TERMS = (
+    *(r"`([^`\n]{3,40})`", r"\*\*([^*\n]{3,40})\*\*"),
+    *(r"\b([A-Z][a-z]{3,20})\b", r"\b(\w{6,20})\b"),
+)
+"""What is taken for a term of a skill's own: code, bold words, words in capitals, long words."""
+
+
+def written_prompts(skill: Skill) -> list[dict[str, Any]]:
+    """Write three prompts from what a skill says: a form to put real ones into.
+
+    One asks for what the description promises, one for an example or a case of it, and one for
+    something else, which the skill must not harm. The hint is a word of the skill's own.
+    """
+    text = _text(skill)
+    body = text.split("---", 2)[-1]
+    first = re.split(r"(?<=[.!?])\s|\buse (?:this|it|when)\b", skill.description, flags=re.I)[0]
+    example = next(iter(_QUOTED.findall(text)), "")
+    if not example and (when := _WHEN.search(skill.description)):
+        example = f"I need you to {when[1]}"
+    asked = [first.strip() or skill.description, example or f"{skill.description} Do it for me."]
+    rows = [
+        {"id": f"{skill.name}-{number}", "input": text, "hint": _term(body, text) or skill.name}
+        for number, text in enumerate(asked, 1)
+    ]
+    other = {"id": "unrelated", "input": "What is 17 + 25?", "hint": "42"}
+    return [*rows, other]
+
+
+def _term(body: str, asked: str) -> str:
+    """Return a term of a skill that a request does not have."""
+    for pattern in _TERMS:
+        for term in re.findall(pattern, body):
+            if term.lower() not in asked.lower():
+                return str(term)
+    return ""

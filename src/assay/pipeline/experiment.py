@@ -368,6 +368,14 @@ def with_factors(
     return _experiment(common, arms, {"name": "ablation", **rest})
 
 
+def with_skills(common: Arm, folders: Iterable[Path], rest: Mapping[str, Any]) -> Experiment:
+    """Put an experiment of many skills together: a control, and an arm for each skill alone."""
+    arms = {"control": Arm()}
+    for folder in folders:
+        arms[arm_name([("skill", str(folder))])] = Arm(skills=[str(folder)])
+    return _experiment(common, arms, {"name": "skills", **rest})
+
+
 def with_matrix(
     common: Arm, axes: Mapping[str, Sequence[str]], rest: Mapping[str, Any]
 ) -> Experiment:

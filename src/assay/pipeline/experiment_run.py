@@ -158,10 +158,6 @@ class ExperimentProgress(BatchProgress):
         """So many finished trials are graded again, because the graders are others than before."""
 
 
-_MOST_ALIKE, _SHARE_ALIKE = 2, 0.1
-"""So many prompts that are the same, and such a share of all, are said."""
-
-
 class ExperimentRun:
     """What a run of an experiment is made of, and what the journals of its arms say of it."""
 
@@ -214,21 +210,6 @@ class ExperimentRun:
     def specs(self) -> list[TrialSpec]:
         """The trials of all arms in the order in which they run."""
         return self._batch.specs
-
-    def repeated(self) -> list[str]:
-        """Say which prompts are the same: what one of them shows, all of them show."""
-        seen: dict[bytes, int] = {}
-        for prompt, _ in self.arms[0].planned.rows:
-            content = msgspec.structs.replace(prompt, id="", metadata={}, tags=[])
-            key = msgspec.json.encode(content, order="sorted")
-            seen[key] = seen.get(key, 0) + 1
-        most = max(seen.values())
-        if most < max(_MOST_ALIKE, _SHARE_ALIKE * self.n_prompts):
-            return []
-        return [
-            f"{most} of {self.n_prompts} prompts are the same but for their ids: they are one "
-            "question asked several times, and the interval is too narrow; use -k for more trials"
-        ]
 
     @property
     def n_prompts(self) -> int:

@@ -22,7 +22,7 @@ from assay import plugins
 from assay.errors import InputError, RequestError
 from assay.pipeline.grading import BatchGrader, Elsewhere, GradedRow, batch_grader
 from assay.pipeline.prompts import matching_rows, read_prompts
-from assay.pipeline.row_settings import RowGraders
+from assay.pipeline.row_settings import RowGraders, split_judge
 from assay.pipeline.sink import Sink, Write, open_sink
 from assay.pipeline.stages import AskingHost, prepare_graders
 from assay.records.journal import Mode, measured_kind, raw_folder
@@ -130,7 +130,9 @@ def _is_computed(output: Path) -> bool:
 
 def plan(request: GradeRequest) -> Grading:
     """Find the graders; refuse what cannot be graded before anything is written."""
-    own = RowGraders(request.grader_timeout_s)
+    graders, judge = split_judge(request.graders)
+    request = msgspec.structs.replace(request, graders=graders)
+    own = RowGraders(request.grader_timeout_s, judge)
     if request.prompts is not None:
         own.use_prompts(request.prompts, (prompt for prompt, _ in read_prompts(request.prompts)))
     lines = _chosen(request)
@@ -170,6 +172,8 @@ def _judged(lines: Iterator[Line], own: RowGraders, request: GradeRequest) -> It
         if own.graders_of(*row):
             return _chosen(request) if is_file else chain(read, lines)
     msg = "No grader given. Use -g GRADER."
+    if own.has_judge:
+        msg = "The judge has no rubric, and no row states what it should judge. Use rubric=…"
     raise RequestError(msg)
 
 

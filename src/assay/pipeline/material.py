@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from assay import plugins
+from assay.benchmarks.skills import CASES
 from assay.errors import InputError, OutputError
 from assay.records.files import copy_with_linked, remove_folder, short_hash
 from assay.records.spec import PluginRef
@@ -128,6 +129,9 @@ def compose(agent: PluginRef, material: Material, folder: Path) -> None:
             target = _made(folder, skills) / skill.name
             target.unlink() if target.is_symlink() else remove_folder(str(target), missing_ok=True)
             copy_with_linked(skill.folder.resolve(), target, [""])
+            remove_folder(str(target / ".git"), missing_ok=True)
+            for name in CASES:  # the agent would read there what is expected of it
+                (target / name).unlink(missing_ok=True)
         if material.instructions is not None:
             text, target = material.instructions.read_bytes(), folder / instructions
             target.unlink(missing_ok=True)  # it may be a link to another file

@@ -12,16 +12,19 @@ import msgspec
 from assay import plugins
 from assay.adapters.model import ModelAdapter
 from assay.errors import InputError
+from assay.graders.judge import NOBODY
 from assay.pipeline.agents import with_absolute_paths
 from assay.pipeline.identity import identity_in, identity_of_setup, identity_with
 from assay.pipeline.prompts import Setting
 from assay.plugin import PromptRow
 from assay.records.capture import Identity
-from assay.records.rows import UNREADABLE, Place, decode_line, explain, read_lines
+from assay.records.cases import prompt_lines
+from assay.records.rows import UNREADABLE, Place, decode_line, explain
 from assay.records.spec import Expect, PluginRef, Prompt, Surroundings, Texts
+from assay.records.text import counted_noun, visible_line
 from assay.run.workspace import frozen_template, private_root
 
-PURE = frozenset({"exact", "contains", "regex", "numeric", "tools", "skill", "file"})
+PURE = frozenset({"exact", "contains", "regex", "numeric", "tools", "skill", "file", "limits"})
 """Built-in graders that start no program and read no file but those of the workspace."""
 ANSWER_ONLY = ("contains", "regex")
 """Expectations that an answer alone can meet, without an agent that did something."""
@@ -33,12 +36,32 @@ def prompt_folder(benchmark: PluginRef) -> Path:
     return Path(path).resolve().parent if path else Path.cwd()
 
 
+def split_judge(graders: Sequence[PluginRef]) -> tuple[list[PluginRef], PluginRef | None]:
+    """Return the graders of all trials, and the judge of what prompts state, if one is named.
+
+    That is a judge without a rubric: it is asked about the trials of prompts that state something.
+    """
+    judges = [ref for ref in graders if ref.name == "judge" and not _has_rubric(ref)]
+    if len(judges) > 1:
+        msg = "two judges have no rubric; one of them is enough to judge what prompts state"
+        raise InputError(msg, hint="give the other one a rubric")
+    return [ref for ref in graders if ref not in judges], judges[0] if judges else None
+
+
+def _has_rubric(ref: PluginRef) -> bool:
+    return bool(ref.options.get("rubric") or ref.options.get("criterion"))
+
+
 def own_graders(
-    prompt: Prompt, folder: Path, timeout_s: float, only: Iterable[str] = ()
+    prompt: Prompt,
+    folder: Path,
+    timeout_s: float,
+    only: Iterable[str] = (),
+    judge: PluginRef | None = None,
 ) -> tuple[PluginRef, ...]:
     """Return the graders of a prompt's row, each checked; only: these expectations and no others.
 
-    The error names the field.
+    judge is asked about what the prompt states. The error names the field.
     """
     found: list[PluginRef] = []
     for number, text in enumerate(prompt.graders):
@@ -48,7 +71,22 @@ def own_graders(
         if not only or name in only:
             with _prefixed(f'"expect.{name}"'):
                 found.append(plugins.checked_grader(grader, options, timeout_s, folder))
+    if prompt.statements and not only:
+        found += _judges(prompt.statements, judge)
     return tuple(found)
+
+
+def _judges(statements: list[str], judge: PluginRef | None) -> list[PluginRef]:
+    """Return the judge of a prompt's statements; refuse statements that nobody judges."""
+    if judge is None:
+        n = counted_noun(len(statements), "statement")
+        msg = f'"expect.judge": {n} and no judge, such as: {visible_line(statements[0])[:80]}'
+        hint = "name one, as in -g judge:agent=claude; judge:agent=none leaves them open"
+        raise InputError(msg, hint=hint)
+    if judge.options.get("agent") == NOBODY:
+        return []
+    options = {"steps": True, **judge.options, "criterion": statements}
+    return [plugins.checked_grader("judge", options)]
 
 
 @contextmanager
@@ -125,15 +163,18 @@ class RowSettings:
     def __init__(
         self,
         shared: Setting,
-        rows: Iterable[PromptRow] = (),
+        rows: Sequence[PromptRow] = (),
         graders: Sequence[PluginRef] | None = None,
         timeout_s: float = 0.0,
         templates: Mapping[str, Path] | None = None,
+        judge: PluginRef | None = None,
     ) -> None:
         """graders are those of the run; None means that nothing is graded.
 
-        templates has what takes the place of folders that rows name as their workspace.
+        templates has what takes the place of folders that rows name as their workspace. judge is
+        asked about what prompts state.
         """
+        self._judge = judge
         self.shared = shared
         self._folder = prompt_folder(shared.benchmark)
         self._templates = templates or {}
@@ -143,6 +184,9 @@ class RowSettings:
             if prompt.graders or prompt.expect or prompt.needs_workspace or prompt.user:
                 with _prefixed(partial(_place, shared.benchmark, prompt.id)):
                     self._asked[prompt.id] = self._read(prompt, graders, timeout_s)
+        if judge is not None and not any(prompt.statements for prompt, _ in rows):
+            msg = "the judge has no rubric, and no prompt states what it should judge"
+            raise InputError(msg, hint="for example: -g judge:agent=claude,rubric=rubric.md")
 
     def placed(self, shared: Setting) -> "RowSettings":
         """Return the same for another place: what the rows ask for is not read again."""
@@ -215,7 +259,9 @@ class RowSettings:
         self, prompt: Prompt, graders: Sequence[PluginRef] | None, timeout_s: float
     ) -> _PromptSettings:
         shared = self.shared
-        own = own_graders(prompt, self._folder, timeout_s) if graders is not None else ()
+        own: tuple[PluginRef, ...] = ()
+        if graders is not None:
+            own = own_graders(prompt, self._folder, timeout_s, judge=self._judge)
         template = self._template(prompt)
         user = prompt.simulated_user.asks if prompt.simulated_user is not None else None
         if user is not None:
@@ -269,7 +315,7 @@ def _check_files(prompt: Prompt, template: Path) -> None:
 def _place(benchmark: PluginRef, prompt_id: str) -> str:
     """Name the line of a prompt; its file is read again, because this is the way of an error."""
     path = benchmark.options.get("path") if benchmark.name == "prompts" else None
-    for place, line in read_lines(Path(path)) if path else ():
+    for place, line in prompt_lines(Path(path)) if path else ():
         try:
             if msgspec.json.decode(line).get("id") == prompt_id:
                 return place
@@ -285,10 +331,16 @@ class RowGraders:
     Everything else is taken from the prompts that the operator names.
     """
 
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, timeout_s: float, judge: PluginRef | None = None) -> None:
+        """judge is asked about what prompts state; see split_judge."""
+        self._timeout_s, self._judge = timeout_s, judge
         self._of_prompt: dict[Any, tuple[PluginRef, ...]] | None = None
         self._of_row: dict[tuple[bytes, bytes], tuple[PluginRef, ...]] = {}
+
+    @property
+    def has_judge(self) -> bool:
+        """Whether somebody judges what prompts state."""
+        return self._judge is not None
 
     def use_prompts(
         self, benchmark: PluginRef, prompts: Iterable[Prompt], only: Iterable[str] = ()
@@ -298,7 +350,9 @@ class RowGraders:
         self._of_prompt = {}
         for prompt in prompts:
             with _prefixed(partial(_place, benchmark, prompt.id)):
-                self._of_prompt[prompt.id] = own_graders(prompt, folder, self._timeout_s, only)
+                self._of_prompt[prompt.id] = own_graders(
+                    prompt, folder, self._timeout_s, only, self._judge
+                )
 
     @property
     def to_prepare(self) -> list[PluginRef]:
@@ -336,7 +390,7 @@ class RowGraders:
             msg = f'{place}: "{named[0]}" names a program, and that is not started for a row alone'
             raise InputError(msg, hint="name the prompts that these rows were made from: --prompts")
         with _prefixed(place):
-            return own_graders(prompt, Path.cwd(), self._timeout_s)
+            return own_graders(prompt, Path.cwd(), self._timeout_s, judge=self._judge)
 
 
 class _View(msgspec.Struct, gc=False):

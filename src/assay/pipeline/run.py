@@ -18,9 +18,11 @@ import msgspec
 
 from assay import plugins
 from assay.errors import InputError, Interrupted, RequestError
+from assay.graders.judge import NOBODY
 from assay.pipeline.agents import TEXT_AGENTS, agent_ref, text_agent, with_absolute_paths
 from assay.pipeline.arms import ArmRows, EarlierTrials, Regrade
 from assay.pipeline.identity import identify
+from assay.pipeline.imports import prompt_notes
 from assay.pipeline.limiter import RateLimiter
 from assay.pipeline.material import Material, compose, places_of, read_skill
 from assay.pipeline.notes import (
@@ -34,7 +36,7 @@ from assay.pipeline.notes import (
 )
 from assay.pipeline.prompts import Setting, check_confinement, choose, make_specs, read_prompts
 from assay.pipeline.resume import Resume, refuse_unknown
-from assay.pipeline.row_settings import RowSettings, fitted_to, prompt_folder
+from assay.pipeline.row_settings import RowSettings, fitted_to, prompt_folder, split_judge
 from assay.pipeline.sink import Sink, Write, kept_raw, open_sink
 from assay.pipeline.stages import (
     AskingHost,
@@ -319,7 +321,7 @@ def prepare(request: RunRequest) -> PreparedRun:
     graders = [] if request.raw_rows else [*plugins.benchmark(benchmark).graders()]
     for ref in graders:
         plugins.grader(ref)  # one that cannot be built is refused before anything runs
-    graders += request.graders
+    graders, judge = split_judge([*graders, *request.graders])
     is_file = benchmark.name == "prompts"
     source = str(benchmark.options.get("path") or "stdin") if is_file else ""
     source = source or f"benchmark {benchmark.name}"
@@ -343,7 +345,9 @@ def prepare(request: RunRequest) -> PreparedRun:
         None if request.raw_rows else graders,
         request.grader_timeout_s,
         templates,
+        judge,
     )
+    is_open = request.raw_rows or (judge is not None and judge.options.get("agent") == NOBODY)
     return PreparedRun(
         request=request,
         source=source,
@@ -353,7 +357,10 @@ def prepare(request: RunRequest) -> PreparedRun:
         row_settings=row_settings,
         template=template,
         forgets=_have_turns(chosen) and plugins.adapter(agent).forgets("a session"),
-        notes=tuple(notes),
+        notes=(
+            *notes,
+            *(Note(text, True) for text in prompt_notes(chosen, source, is_open=is_open)),
+        ),
     )
 
 

@@ -15,9 +15,11 @@ from assay.errors import AssayError, InputError
 from assay.pipeline.material import SKILL_FILE, Skill, read_skill
 from assay.plugin import PromptRow
 from assay.records.capture import AnyStep, Failure, ToolCall, Usage
+from assay.records.cases import prompt_lines
+from assay.records.cases.rows import SKILL_EVALS
 from assay.records.files import copy_with_linked, temporary_folder
 from assay.records.reports import CaseFires, TriggerRate, TriggerRun
-from assay.records.rows import decode_json, decode_row, read_lines
+from assay.records.rows import decode_row, read_lines
 from assay.records.skills import SHOULD_TRIGGER, fires
 from assay.records.spec import PluginRef, Prompt, TrialSpec, check_prompt
 from assay.records.trial import ENDED_EARLY
@@ -26,6 +28,9 @@ CASE_HINT = (
     'one JSON object per line, or a JSON array of them: {"input": "Write the release notes", '
     '"shouldTrigger": true}'
 )
+
+
+_OF_TASK = ("graders", "expect", "imported")
 
 
 class _Case(msgspec.Struct, kw_only=True):
@@ -42,7 +47,7 @@ def read_cases(path: Path | None) -> list[PromptRow]:
     """Read the cases of a file, or of stdin, as prompts whose metadata has shouldTrigger."""
     places: dict[str, str] = {}
     rows: list[PromptRow] = []
-    for number, (place, line) in enumerate(_case_lines(path), 1):
+    for number, (place, line) in enumerate(prompt_lines(path), 1):
         row = _prompt_row(place, line, number)
         check_prompt(row[0], place, places)
         rows.append(row)
@@ -52,31 +57,25 @@ def read_cases(path: Path | None) -> list[PromptRow]:
     return rows
 
 
-def _case_lines(path: Path | None) -> Iterator[tuple[str, bytes]]:
-    lines = read_lines(path)
-    first = next(lines, None)
-    if first is None:
-        return
-    if not first[1].lstrip().startswith(b"["):
-        yield first
-        yield from lines
-        return
-    name = str(path or "stdin")
-    array = decode_json(name, b"".join([first[1], *(line for _, line in lines)]), hint=CASE_HINT)
-    for number, case in enumerate(array, 1):
-        yield f"{name}, case {number}", msgspec.json.encode(case)
-
-
 def _prompt_row(place: str, line: bytes, number: int) -> PromptRow:
     case, rest = decode_row(place, line, _Case, hint=CASE_HINT)
     given = _only(place, "input", case.input, "query", case.query)
-    should = _only(place, SHOULD_TRIGGER, case.should, "should_trigger", case.should_snake)
+    metadata = rest.get("metadata", {})
+    named = metadata.get(SHOULD_TRIGGER) if isinstance(metadata, dict) else None
+    if named is None and (rest.get("imported") or {}).get("format") == SKILL_EVALS:
+        named = True  # a task for the skill, unless it says otherwise
+    own = named if case.should is None else case.should
+    should = _only(place, SHOULD_TRIGGER, own, "should_trigger", case.should_snake)
+    if not isinstance(should, bool):
+        msg = f'{place}: "{SHOULD_TRIGGER}" must be true or false, not {should!r}'
+        raise InputError(msg, hint=CASE_HINT)
     if not given or (isinstance(given, str) and not given.strip()):
         msg = f'{place}: "input" is empty; a case needs what a user would write'
         raise InputError(msg, hint=CASE_HINT)
-    metadata = rest.get("metadata", {})
     if isinstance(metadata, dict):  # anything else is refused as in a prompt
         metadata = {**metadata, SHOULD_TRIGGER: should}
+    if isinstance(rest.get("imported"), dict):  # whether the task succeeds is not asked here
+        rest = {name: value for name, value in rest.items() if name not in _OF_TASK}
     case_id = f"case-{number}" if case.id is None else str(case.id)
     row = {**rest, "id": case_id, "input": given, "metadata": metadata}
     return decode_row(place, msgspec.json.encode(row), Prompt, hint=CASE_HINT)

@@ -181,10 +181,12 @@ class TriggerExperiment:
         words = [agent if len(request.agents) > 1 else "", part]
         words.append("" if variant == _CURRENT else variant)
         name = ".".join(filter(None, (self._output.stem, *words)))
+        elsewhere = {p.id for p, _ in request.cases} - {p.id for p, _ in cases}
         asked = msgspec.structs.replace(
             request.run,
             agent=request.agents[agent],
             rows=cases,
+            rerun=[name for name in request.run.rerun if name not in elsewhere],
             material=Material(
                 template=request.run.workspace_template, skills=(*self._others[agent], skill)
             ),

@@ -164,47 +164,6 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.answered and self.measures_agent
 
 
-class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
-    """A verdict. No grade means not measured; it is never read as zero."""
-
-    pass_: bool = msgspec.field(name="pass")
-    score: Annotated[float, msgspec.Meta(ge=0, le=1)]
-    reasoning: str | UnsetType = UNSET
-    outcome: dict[str, Any] | UnsetType = UNSET
-    version: str | UnsetType = UNSET
-    """Of the grader: its code and its options."""
-    usage: "Usage | UnsetType" = UNSET
-    """What the grader itself spent: of a judge, its tokens and their cost."""
-
-
-def grader_version(score: Grade | None, grades: Mapping[str, Grade]) -> str | None:
-    """Return the grader's version; of several graders NAME:VERSION of each. None is unknown."""
-    if score is not None and score.version:
-        return score.version
-    known = [f"{name}:{grade.version}" for name, grade in sorted(grades.items()) if grade.version]
-    return "+".join(known) or None
-
-
-class EarlierGrade(Grade, kw_only=True, frozen=True, rename="camel"):
-    """The verdict of an earlier grading, by another grader or another version of it."""
-
-    grader: str
-
-
-class Timing(msgspec.Struct, kw_only=True, rename="camel"):
-    """Clock readings in ms; start and end since the epoch, the others as lengths."""
-
-    start: float
-    end: float
-    first_response: float | UnsetType = UNSET
-    """Time to the first step."""
-    session_creation: float | UnsetType = UNSET
-    """Time until the agent's first process had started."""
-    total: float = 0
-    input_tokens: int | UnsetType = UNSET
-    output_tokens: int | UnsetType = UNSET
-
-
 class Usage(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     """Tokens and money of a whole trial. Absent means the agent did not say."""
 
@@ -239,6 +198,47 @@ class Usage(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
             added["estimated_usd"] = -IMPOSSIBLE_USD if partial else UNSET
         source = self.cost_source or other.cost_source or UNSET
         return Usage(**added, cost_source=source)
+
+
+class Grade(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
+    """A verdict. No grade means not measured; it is never read as zero."""
+
+    pass_: bool = msgspec.field(name="pass")
+    score: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    reasoning: str | UnsetType = UNSET
+    outcome: dict[str, Any] | UnsetType = UNSET
+    version: str | UnsetType = UNSET
+    """Of the grader: its code and its options."""
+    usage: Usage | UnsetType = UNSET
+    """What the grader itself spent: of a judge, its tokens and their cost."""
+
+
+def grader_version(score: Grade | None, grades: Mapping[str, Grade]) -> str | None:
+    """Return the grader's version; of several graders NAME:VERSION of each. None is unknown."""
+    if score is not None and score.version:
+        return score.version
+    known = [f"{name}:{grade.version}" for name, grade in sorted(grades.items()) if grade.version]
+    return "+".join(known) or None
+
+
+class EarlierGrade(Grade, kw_only=True, frozen=True, rename="camel"):
+    """The verdict of an earlier grading, by another grader or another version of it."""
+
+    grader: str
+
+
+class Timing(msgspec.Struct, kw_only=True, rename="camel"):
+    """Clock readings in ms; start and end since the epoch, the others as lengths."""
+
+    start: float
+    end: float
+    first_response: float | UnsetType = UNSET
+    """Time to the first step."""
+    session_creation: float | UnsetType = UNSET
+    """Time until the agent's first process had started."""
+    total: float = 0
+    input_tokens: int | UnsetType = UNSET
+    output_tokens: int | UnsetType = UNSET
 
 
 MOST_USD = 1000.0

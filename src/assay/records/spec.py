@@ -1,7 +1,9 @@
 """A prompt, and a trial of it: all that a worker needs to run it anywhere."""
 
+import binascii
 import hashlib
-from collections.abc import Iterable
+from base64 import b64decode
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -41,6 +43,14 @@ class Expect(
     """Skills that must have been used (skill)."""
     no_skill: Texts | None = None
     """Skills that must not have been used."""
+    judge: Texts | None = None
+    """Statements that a judge must find true, each with a verdict of its own (judge)."""
+
+
+class Encoded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file that is no text."""
+
+    base64: str
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -114,8 +124,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     setup: str | dict[str, Any] | None = None
     """Shell command line that is run in the workspace before the agent starts. A row of results,
     which may be run again, has an object there: what its agent had."""
-    files: dict[str, str] = {}
-    """Text files to write into the workspace, by their path there."""
+    files: dict[str, str | Encoded] = {}
+    """Files to write into the workspace, by their path there: texts, or {"base64": "…"}."""
     workspace: str | None = None
     """Folder that is copied into the workspace, in place of --workspace-template."""
     tags: Texts = []
@@ -128,6 +138,20 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if isinstance(self.setup, dict):
             msgspec.structs.force_setattr(self, "setup", None)
+
+    def file_bytes(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the files to write, each with its path."""
+        for path, content in self.files.items():
+            if isinstance(content, str):
+                yield path, content.encode("utf-8", "surrogatepass")
+            else:
+                yield path, b64decode(content.base64)
+
+    @property
+    def statements(self) -> list[str]:
+        """What a judge has to find true."""
+        found = self.expect.judge if self.expect is not None else None
+        return [found] if isinstance(found, str) else found or []
 
     @property
     def needs_workspace(self) -> bool:
@@ -194,10 +218,15 @@ def _check_own(prompt: Prompt, place: str) -> None:
         if getattr(prompt, name) is not None and not getattr(prompt, name).strip():
             msg = f'{place}: "{name}" is empty; leave it out'
             raise InputError(msg)
-    for path in prompt.files:
+    for path, content in prompt.files.items():
         if why := _unfit(path, prompt.files):
             msg = f'{place}: "files": {path!r} {why}'
             raise InputError(msg, hint="give a path inside the workspace, such as src/main.py")
+        try:
+            _ = b64decode(content.base64, validate=True) if isinstance(content, Encoded) else b""
+        except binascii.Error as error:
+            msg = f'{place}: "files": {path!r} is not base64: {error}'
+            raise InputError(msg) from error
     for name in Expect.__struct_fields__ if prompt.expect is not None else ():
         value = getattr(prompt.expect, name)
         texts = [value] if isinstance(value, str) else value

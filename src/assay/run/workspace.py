@@ -288,8 +288,8 @@ def _fill(workspace: Path, spec: TrialSpec) -> None:
         if template in _templates and _templates[template] != _stamps(template):
             msg = "an agent changed Assay's copy of the workspace template"
             raise OutputError(msg, hint="use --sandbox to keep agents away from it, and --resume")
-    for path, text in spec.prompt.files.items():
-        _write_inside(workspace, path, text.encode("utf-8", "surrogatepass"))
+    for path, data in spec.prompt.file_bytes():
+        _write_inside(workspace, path, data)
 
 
 def _write_inside(folder: Path, path: str, data: bytes) -> None:
