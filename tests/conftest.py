@@ -175,7 +175,7 @@ BY_FIXTURE = {
     "ray_nodes": "ray",
     "podman": "container",
     **dict.fromkeys(("bare", "bun", "harbor", "installed", "reference"), "install"),
-    **dict.fromkeys(("new_node", "prettier", "trl_python"), "install"),
+    **dict.fromkeys(("new_node", "prettier", "readers_python", "trl_python"), "install"),
 }
 """What a test that uses a fixture needs besides this checkout, as a marker."""
 BY_FOLDER = {"real": "real", "frozen": "recorded", "seed": "recorded"}

@@ -121,34 +121,48 @@ def results(tmp_path: Path) -> dict[str, Path]:
     return files
 
 
+READERS = (
+    "opentelemetry-proto==1.45.0",
+    "inspect-ai==0.3.285",
+    "every-eval-ever==0.3.0",
+    "junitparser==5.0.3",
+)
+
+
 @pytest.fixture(scope="session")
 def trl_python() -> Path:
-    """Install TRL's data functions unless the cache has them; parallel workers wait."""
+    """Install TRL's data functions unless the cache has them."""
+    # TRL itself asks for PyTorch, which its data functions do not import.
+    return _environment(TRL.replace("==", "-"), PINS, ("--no-deps", TRL))
+
+
+@pytest.fixture(scope="session")
+def readers_python() -> Path:
+    """The same for the readers of other formats."""
+    return _environment("readers-1", READERS)
+
+
+def _environment(name: str, *packages: tuple[str, ...]) -> Path:
+    """Make an environment, which the cache keeps; parallel workers wait."""
     root = Path(os.environ.get("ASSAY_TEST_CACHE") or Path.home() / ".cache" / "assay-tests")
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    folder = root / f"{TRL.replace('==', '-')}-py{version}"
+    folder = root / f"{name}-py{sys.version_info.major}.{sys.version_info.minor}"
     root.mkdir(parents=True, exist_ok=True)
     with (root / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
-            _install(folder)
+            _install(folder, packages)
     return folder / "bin" / "python"
 
 
-def _install(folder: Path) -> None:
+def _install(folder: Path, packages: tuple[tuple[str, ...], ...]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     python = folder / "bin" / "python"
     pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    # TRL itself asks for PyTorch, which its data functions do not import.
-    for words in (
-        [sys.executable, "-m", "venv", str(folder)],
-        [*pip, *PINS],
-        [*pip, "--no-deps", TRL],
-    ):
+    for words in ([sys.executable, "-m", "venv", str(folder)], *([*pip, *one] for one in packages)):
         done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         if done.returncode:
             shutil.rmtree(folder, ignore_errors=True)
-            _unavailable(f"TRAINING DATA IS NOT CHECKED WITH TRL: {done.stderr[-1500:]}")
+            _unavailable(f"EXPORTS ARE NOT CHECKED WITH THEIR READERS: {done.stderr[-1500:]}")
     (folder / "complete").touch()
 
 
@@ -173,5 +187,23 @@ def read_with_trl(trl_python: Path, tmp_path: Path) -> Callable[[str, Path], dic
         assert done.returncode == 0, done.stderr[-3000:]
         told: dict[str, Any] = json.loads(done.stdout)
         return told
+
+    return read
+
+
+@pytest.fixture
+def read_with(readers_python: Path) -> Callable[..., Any]:
+    """Read a file with the reader of its format; give what it found."""
+
+    def read(kind: str, path: Path) -> Any:
+        done = subprocess.run(
+            [readers_python, Path(__file__).with_name("readers.py"), kind, path],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(done.stdout)
 
     return read

@@ -1,7 +1,9 @@
 """JUnit XML: every prompt a case, not measured is skipped, any text survives as text."""
 
 import json
+from collections.abc import Callable
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -132,3 +134,15 @@ def test_an_ungraded_crash_is_a_failure_and_an_ungraded_answer_is_skipped() -> N
     assert [case[0].tag for case in suite] == ["failure", "failure"]
     assert suite[1][0].get("message") == "0 of 1 trial passed, 1 not measured: exit code 1"
     assert suite[0][0].attrib == {"type": "agent_crash", "message": "exit code 1"}
+
+
+def test_a_parser_of_junit_reads_it(tmp_path: Path, read_with: Callable[..., Any]) -> None:
+    rows = (
+        capture(score={"pass": True, "score": 1}),
+        capture(id="a\n<b>", score={"pass": False, "score": 0, "reasoning": "30 != 60"}),
+        capture(id="down", failure={"cause": "provider", "message": "529"}),
+    )
+    with (tmp_path / "junit.xml").open("wb") as out:
+        write_junit(out, [("run", [json.dumps(row).encode() for row in rows], None)])
+    cases = [["p", "run.c"], ["a\n<b>", "run.c", "Failure"], ["down", "run.c", "Skipped"]]
+    assert read_with("junit", tmp_path / "junit.xml") == [["run", 3, 1, 0, 1, *cases]]

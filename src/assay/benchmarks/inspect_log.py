@@ -77,6 +77,7 @@ class LogScore(msgspec.Struct):
     value: Any = None
     answer: str | None = None
     explanation: str | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class LogSample(msgspec.Struct):
@@ -88,6 +89,7 @@ class LogSample(msgspec.Struct):
     choices: list[str] | None = None
     target: str | list[str] = ""
     metadata: dict[str, Any] = {}
+    store: dict[str, Any] = {}
     files: Any = None
     setup: str | None = None
     attachments: dict[str, str] = {}

@@ -22,6 +22,7 @@ from assay.cli.parameters import (
     replace_option,
 )
 from assay.errors import InputError
+from assay.export.inspect_writer import write_log
 from assay.export.messages import Thoughts
 from assay.export.table import SUFFIXES, check_parquet, encode_row, write_table
 from assay.export.training import Example, Export, Format, Only, TrialFilter
@@ -30,7 +31,9 @@ from assay.records.rows import open_rows
 from assay.records.text import counted_noun
 from assay.records.trial.files import HINT
 
-_FORMATS = ("sft", "dpo", "kto", "sharegpt", "atif", "table")
+_FORMATS = ("sft", "dpo", "kto", "sharegpt", "atif", "otel", "inspect", "table")
+_WHOLE = ("atif", "otel", "inspect")
+"""Formats that keep thoughts, unless they are told to drop them."""
 _GRADED = ("dpo", "kto")
 
 
@@ -56,7 +59,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
         "assay export table before.jsonl after.jsonl -o trials.csv",
     ),
 )
-@click.argument("kind", type=click.Choice(_FORMATS), metavar="sft|dpo|kto|sharegpt|atif|table")
+@click.argument("kind", type=click.Choice(_FORMATS), metavar="|".join(_FORMATS))
 @click.argument("files", nargs=-1, type=InFile())
 @output_option
 @replace_option
@@ -77,7 +80,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     type=click.Choice(["drop", "field", "tags"]),
     help="What becomes of the agent's thoughts: drop them, keep them as the field "
     "reasoning_content of the message, or write them into its text between the tags <think> and "
-    "</think>. Default: field for atif, drop for training data.",
+    "</think>. Default: field for atif, otel and inspect, drop for training data.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the summary on stderr as one JSON object."
@@ -94,15 +97,20 @@ def command(**given: Any) -> None:
       kto       single trials with a verdict: {"prompt", "completion", "label"}
       sharegpt  conversations as {"from", "value"} pairs
       atif      whole trajectories with their rewards, for Harbor's tools (ATIF)
+      otel      OpenTelemetry traces (OTLP JSON, one request per line) with grades as events
+      inspect   a log of Inspect (JSON, version 2): a sample per prompt, an epoch per trial
       table     one flat row per trial: Parquet, CSV or JSONL, by the suffix of the output
 
     The first four write JSONL that TRL reads. Secrets of the environment are masked. What was
     left out, and why, is printed to stderr; the exit code is 1 if nothing is left.
     """
-    given["thoughts"] = given["thoughts"] or ("field" if given["kind"] == "atif" else "drop")
+    given["thoughts"] = given["thoughts"] or ("field" if given["kind"] in _WHOLE else "drop")
     options = _Options(**given)
     if not options.files:
         msg = "No files given. Name one or more result files, or - for stdin."
+        raise click.UsageError(msg)
+    if options.kind == "inspect" and (len(options.files) > 1 or _is_archive(options.output)):
+        msg = "inspect makes one log of one file: name one file of results, and -o LOG.json."
         raise click.UsageError(msg)
     suffix = _suffix(options)
     for path in options.files:
@@ -118,6 +126,10 @@ def command(**given: Any) -> None:
     elif not options.quiet:
         for line in _lines(summary, options):
             click.echo(line, err=True)
+
+
+def _is_archive(path: Path | None) -> bool:
+    return path is not None and path.suffix == ".eval"
 
 
 def _suffix(options: _Options) -> str:
@@ -143,6 +155,9 @@ def _export(options: _Options, suffix: str) -> ExportSummary:
                 write_table(
                     export.write(options.kind, partial(encode_row, suffix=suffix)), out, suffix
                 )
+            elif options.kind == "inspect":
+                [run] = export.experiments.values()
+                write_log(export.write(options.kind, _line), out, run.name, run.written_ms)
             else:
                 out.writelines(export.write(options.kind, _line))
             if not summary.written:  # an error here leaves no file behind
@@ -186,7 +201,7 @@ def _lines(summary: ExportSummary, options: _Options) -> Iterator[str]:
         return
     if summary.thoughts_dropped:
         yield f"Dropped {counted_noun(summary.thoughts_dropped, 'thought')} (--thoughts keeps them)"
-    if summary.sub_agent_steps:
+    if summary.sub_agent_steps and options.kind not in ("otel", "inspect"):
         yield f"Left out {counted_noun(summary.sub_agent_steps, 'step')} of sub-agents"
     if options.kind not in _GRADED and summary.not_passed:
         n_failed = counted_noun(summary.not_passed, "example")

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from assay.adapters.prices import with_cost
-from assay.adapters.reading import StepBuilder, epoch_ms, or_unset
+from assay.adapters.reading import StepBuilder, epoch_ms, or_unset, value_at
 from assay.benchmarks.inspect_log import (
     Call,
     LogMessage,
@@ -49,7 +49,7 @@ def logged_rows(path: Path) -> Iterator[tuple[Trial | TrialResult, int]]:
 def _trial(task: LogTask, sample: LogSample) -> Trial:
     messages = _after_input(sample)
     steps, output = _steps(messages, sample.attachments)
-    usage = _usage(sample.model_usage)
+    usage = _kept(sample.store, "usage", Usage) or _usage(sample.model_usage)
     start_ms = epoch_ms(sample.started_at) or 0.0
     took_ms = (sample.total_time or 0.0) * 1000
     targets = [sample.target] if isinstance(sample.target, str) else sample.target
@@ -78,7 +78,8 @@ def _trial(task: LogTask, sample: LogSample) -> Trial:
         tool_errors=has_tool_errors(steps),
         usage=or_unset(usage),
         failure=or_unset(failure),
-        agent=AgentInfo(
+        agent=_kept(sample.store, "agent", AgentInfo)
+        or AgentInfo(
             adapter="inspect",
             version=or_unset(task.packages.get("inspect_ai")),
             model=task.model or UNSET,
@@ -88,10 +89,21 @@ def _trial(task: LogTask, sample: LogSample) -> Trial:
     grades = {} if failure is not None and not failure.answered else _grades(sample.scores or {})
     if not grades:
         return trial
-    return trial.with_verdict(Verdict(score=combine(tuple(grades.values())), grades=grades))
+    score = _kept(sample.store, "score", Grade) or combine(tuple(grades.values()))
+    return trial.with_verdict(Verdict(score=score, grades=grades))
+
+
+def _kept[T](of_assay: dict[str, Any] | None, name: str, kind: type[T]) -> T | None:
+    """Return what `assay export inspect` has kept of a trial, as Inspect has no place for it."""
+    try:
+        return msgspec.convert(value_at(of_assay, "assay", *filter(None, [name])), kind)
+    except msgspec.ValidationError:
+        return None
 
 
 def _failure(sample: LogSample) -> Failure | None:
+    if failure := _kept(sample.store, "failure", Failure):
+        return failure
     if sample.error is not None:
         return Failure(cause=Cause.HARNESS, message=f"Inspect: {sample.error.message}"[:2000])
     if sample.limit is not None:  # Inspect scores what there was by then
@@ -189,7 +201,9 @@ def _grades(scores: dict[str, LogScore]) -> dict[str, Grade]:
         several = isinstance(score.value, dict)
         values = score.value.items() if several else [("", score.value)]
         for key, value in values:
-            if (points := _points(value)) is not None:
+            if grade := _kept(score.metadata, "", Grade):
+                grades[name] = grade
+            elif (points := _points(value)) is not None:
                 grades[f"{name}/{key}" if several else name] = Grade(
                     pass_=points >= 1,
                     score=points,

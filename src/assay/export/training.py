@@ -1,12 +1,17 @@
-"""Training data and tables from results: which trials are taken, and what becomes of each."""
+"""Training data, tables and other systems' files from results: which trials are taken, and what
+becomes of each.
+"""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from assay.export.atif import trajectory
+from assay.export.inspect_writer import sample
 from assay.export.messages import (
     ChatMessage,
     Thoughts,
@@ -15,8 +20,11 @@ from assay.export.messages import (
     is_answered,
     sharegpt,
 )
+from assay.export.otel import Experiment, trace
 from assay.export.table import TableRow, table_row
 from assay.pipeline.prompts import fits_all
+from assay.records.capture import Thought
+from assay.records.files import short_hash
 from assay.records.reports import ExportSummary
 from assay.records.rows import RowFile, Spot
 from assay.records.spec import Prompt
@@ -24,7 +32,7 @@ from assay.records.trial import Trial
 from assay.records.trial.files import trial_at, trials_of
 from assay.run.workspace import our_secrets
 
-type Format = Literal["sft", "dpo", "kto", "sharegpt", "atif", "table"]
+type Format = Literal["sft", "dpo", "kto", "sharegpt", "atif", "otel", "inspect", "table"]
 type Only = Literal["passed", "failed", "graded"]
 type Example = dict[str, Any]
 
@@ -62,10 +70,15 @@ class Export:
         self._tools = ToolBook()
         self._secrets = our_secrets()
         self.summary = ExportSummary(files=[file.name for file in files])
+        self.experiments = {file.name: _experiment(file) for file in files}
 
     def write(self, kind: Format, encode: Callable[[Example], bytes]) -> Iterator[bytes]:
         """Yield examples of one format, encoded, many at a time; files are read twice."""
-        if kind != "table":  # first, so that a tool has one description in all examples
+        if kind not in (
+            "table",
+            "otel",
+            "inspect",
+        ):  # first: a tool has one description in all examples
             for file in self._files:
                 for tools in file.map(_tools_of):
                     self._tools.merge(tools)
@@ -94,6 +107,8 @@ class Export:
             "sft": self._sft,
             "sharegpt": self._sharegpt,
             "atif": self._atif,
+            "otel": self._otel,
+            "inspect": self._inspect,
             "kto": self._kto,
         }
         return make[kind]()
@@ -129,6 +144,38 @@ class Export:
                 continue
             self._note(trial)
             yield trajectory(trial, self._conversation(trial))
+
+    def _otel(self) -> Iterator[Example]:
+        """Yield a request for each trial, also of those that measured nothing."""
+        for file in self._files:
+            experiment = self.experiments[file.name]
+            for trial in self._whole_trials(file):
+                yield trace(trial, experiment)
+
+    def _inspect(self) -> Iterator[Example]:
+        """Yield a sample for each trial, also of those that measured nothing."""
+        for file in self._files:
+            for trial in self._whole_trials(file):
+                yield sample(trial, self._conversation(trial))
+
+    def _whole_trials(self, file: RowFile) -> Iterator[Trial]:
+        """Yield the wanted trials of a file with everything in them, secrets masked.
+
+        They are masked here because a format may hold JSON as a text, in which a secret with quotes
+        would not be found.
+        """
+        for _, trial in trials_of(file, whole=True):
+            self.summary.trials += 1
+            if why := self._chosen.why_not(trial):
+                self._leave_out(why)
+                continue
+            masked = self._secrets.mask_record(trial)
+            self.summary.masked += masked is not trial
+            self._note(masked)
+            if self._thoughts == "drop":
+                steps = [step for step in masked.steps if not isinstance(step, Thought)]
+                masked = msgspec.structs.replace(masked, trajectory=steps)
+            yield masked
 
     def _kto(self) -> Iterator[Example]:
         for trial, messages in self._conversations(single=True, graded=True):
@@ -230,6 +277,14 @@ class Export:
 
     def _leave_out(self, why: str) -> None:
         self.summary.left_out[why] = self.summary.left_out.get(why, 0) + 1
+
+
+def _experiment(file: RowFile) -> Experiment:
+    """Name a run by its file; what began at another time has another id."""
+    path = Path(file.name)
+    _, first = next(file.placed_lines(), ("", b""))
+    written_s = path.stat().st_mtime if path.is_file() else time.time()
+    return Experiment(short_hash(first), path.stem, written_s * 1000)
 
 
 def _tools_of(part: RowFile) -> ToolBook:

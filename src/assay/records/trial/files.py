@@ -197,13 +197,13 @@ class _Rows:
 _ROWS: Any = _Rows()
 
 
-def trials_of(rows: RowFile) -> Iterator[tuple[Spot, Trial]]:
+def trials_of(rows: RowFile, *, whole: bool = False) -> Iterator[tuple[Spot, Trial]]:
     """Yield every trial of a file, in the order of the file, with the spot of its row.
 
     Tables and training data need no more than any program's row has, which is read in a third of
-    the time.
+    the time; whole trials have everything that stands in the row.
     """
-    for spot, row in rows.placed_rows(_OTHER_ROWS):
+    for spot, row in rows.placed_rows(_ROWS if whole else _OTHER_ROWS):
         for trial in _trials(row, rows.place(spot)):
             yield spot, trial
 
