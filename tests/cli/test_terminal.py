@@ -128,6 +128,9 @@ def place(tmp_path: Path) -> Path:
         "result": {"matchPath": "$.type", "matchValue": "result", "contentPath": "$.result"},
     }
     (tmp_path / "agent.json").write_text(json.dumps(schema))
+    said = [{"source": "user", "message": EVIL}, {"source": "agent", "message": EVIL}]
+    other = {"schema_version": "ATIF-v1.8", "trajectory_id": EVIL, "steps": said}
+    (tmp_path / "other.json").write_text(json.dumps(other | {"agent": {"name": EVIL}}))
     return tmp_path
 
 
@@ -150,6 +153,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "trials": ("trials", "rows.jsonl", "-s", "agent.json", "-k", "2", "-g", "grader.py"),
     "run": ("run", "rows.jsonl", "-s", "agent.json", "--progress"),
     "extract": ("extract", "raw.jsonl", "-s", "agent.json", "--progress"),
+    "import": ("import", "trajectories", "other.json", "-o", "imported.jsonl"),
     "raw": ("raw", "evil", "kept.jsonl"),
     "raw --list": ("raw", "evil", "kept.jsonl", "--list"),
     "raw of no row": ("raw", EVIL, "kept.jsonl"),
@@ -220,7 +224,7 @@ def test_no_control_code_reaches_the_terminal(
     refuse_controls(seen, name)
     expected = (1, 2) if name.startswith(("a ", "an ", "schemas")) else (0, 1, 3, 4, 130)
     assert code in expected, seen
-    if name not in ("agents", "headless", "identity", "plan", "report", "report junit"):
+    if name not in ("agents", "headless", "identity", "import", "plan", "report", "report junit"):
         assert "\\u001b" in seen or "\\x1b" in seen, seen
 
 

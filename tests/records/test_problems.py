@@ -57,7 +57,7 @@ def test_a_wrong_value_is_explained_in_plain_words(value: Any, said: str) -> Non
             'unknown field "expect.contain"; did you mean "expect.contains"?',
             False,
         ),
-        ({"files": {"a": 1}}, '"files" must be text, not a number', False),
+        ({"files": {"a": 1}}, '"files" must be text or an object, not a number', False),
         ({"graders": ["a", 2]}, '"graders[1]" must be text, not a number', False),
         ({"expect": {"file": 3}}, '"expect.file" must be text, an object or a list, not a', False),
         ({"input": 3}, '"input" must be text or a list, not a number', True),

@@ -43,7 +43,7 @@ def skill_folders(pattern: str) -> list[Path]:
     folders = [Path(found) for found in sorted(glob(pattern)) if Path(found, "SKILL.md").is_file()]  # noqa: PTH207
     if not folders:
         msg = f"{pattern}: there is no folder with a SKILL.md"
-        raise InputError(msg, hint="put the pattern in quotes, as in --skills 'skills/*'")
+        raise InputError(msg, hint="on a command line, put the pattern in quotes, as in 'skills/*'")
     with_cases = [folder for folder in folders if cases_of(folder) is not None]
     if not with_cases:
         msg = f"{pattern}: none of these skills has evals/evals.json"

@@ -11,6 +11,7 @@ from assay.compare.names import Named
 from assay.compare.pairs import align
 from assay.compare.report import load_runs
 from assay.records.text import counted_noun
+from assay.report.sentence import interval_words
 from assay.report.text import percents
 from assay.stats.paired import compare_rates
 from assay.stats.rates import rate_interval
@@ -78,11 +79,7 @@ class SkillEffect(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def verdict(self) -> str:
         """What the interval shows."""
-        if self.difference is None or self.low is None or self.high is None:
-            return "not measured"
-        if self.low > 0:
-            return "helps"
-        return "harms" if self.high < 0 else "no difference shown"
+        return interval_words(self.low, self.high)
 
     @property
     def words(self) -> str:

@@ -369,6 +369,15 @@ _CORRECTED = "corrected for the judge's errors"
 """As the method of an interval says it; the rates are those of the judge."""
 
 
+def interval_words(low: float | None, high: float | None) -> str:
+    """Say in a cell of a table what the interval of a difference shows."""
+    if low is None or high is None:
+        return "not measured"
+    if low > 0:
+        return "helps"
+    return "harms" if high < 0 else "no difference shown"
+
+
 def _were(n: int) -> str:
     return f"{counted_noun(n, 'trial')} {'was' if n == 1 else 'were'}"
 

@@ -69,7 +69,7 @@ def table() -> str:
     lines = []
     for name, (syntax, purpose) in COMMANDS.items():
         lines.append(f"  {name:{width}}  {purpose}")
-        lines += [f"  {'':{width}}  assay arc {name} {syntax}"] if syntax else []
+        lines.append(f"  {'':{width}}  {f'assay arc {name} {syntax}'.rstrip()}")
     shown = EXAMPLES.removeprefix("\b\n")
     usage = "Usage: assay arc SUB-COMMAND [OPTIONS]"
     return "\n".join([usage, "", "Sub-commands:", *lines, "", shown])
