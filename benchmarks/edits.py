@@ -5,8 +5,10 @@ study draws the trials and then goes the way of library/experiment.py, with the 
 """
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -21,6 +23,9 @@ AGENTS = (Difficulty(0.5, 0.5), Difficulty(0.7, 0.3))
 DRIFTS = (0.0, 0.02, 0.05, 0.1, 0.3)
 EDITS, HELPFUL_EDIT, GAIN = 20, 10, 0.15
 OPEN = "not-enough-data"
+type Gain = Literal["failures", "uniform", "smaller"]
+"""What an edit does: it ends a share of the failures, or adds as much to each prompt; both add GAIN
+on average. The last adds GAIN to each prompt whose chance leaves room for it."""
 
 
 @dataclass
@@ -100,8 +105,11 @@ def study_chains(rng: np.random.Generator, n_repeats: int) -> Iterator[Study]:
     at_once = Study("20 useless edits, each confirmed twice: one is", "alarm25", n_repeats)
     seen = Study("(20 useless edits: one is promising or helps)", "info", n_repeats)
     missed = Study(f"+{GAIN} at edit {HELPFUL_EDIT}: not confirmed", "alarm100", n_repeats)
+    smaller = Study("(the same, a gain of 0.117 to 0.125)", "info", n_repeats)
     for agent in AGENTS:
-        n_confirmed = n_at_once = n_seen = n_missed = 0
+        n_confirmed = n_at_once = n_seen = 0
+        n_missed: Counter[Gain] = Counter()
+        step = uniform_step(agent)
         for easy in agent.draw((n_repeats, N), rng):
             same = Day(easy, easy)
             old = same.rounds(rng, easy)
@@ -110,14 +118,33 @@ def study_chains(rng: np.random.Generator, n_repeats: int) -> Iterator[Study]:
             promising = codes.count("promising")
             n_confirmed += any(_confirmed(same, rng) for _ in range(promising))
             n_at_once += any(_confirmed(same, rng) and _confirmed(same, rng) for _ in range(EDITS))
-            helps = Day(easy, np.clip(easy + GAIN, 0.0, 1.0))
-            code = _standing(HELPFUL_EDIT, judged(old, helps, rng)[0])
-            n_missed += not (code == "promising" and _confirmed(helps, rng))
+            gains: dict[Gain, Floats] = {
+                "failures": agent.moved(easy, GAIN),
+                "uniform": np.clip(easy + step, 0.0, 1.0),
+                "smaller": np.clip(easy + GAIN, 0.0, 1.0),
+            }
+            for gain, now in gains.items():
+                helps = Day(easy, now)
+                code = _standing(HELPFUL_EDIT, judged(old, helps, rng)[0])
+                n_missed[gain] += not (code == "promising" and _confirmed(helps, rng))
         confirmed.points[agent.rate,] = n_confirmed / n_repeats
         at_once.points[agent.rate,] = n_at_once / n_repeats
         seen.points[agent.rate,] = n_seen / n_repeats
-        missed.points[agent.rate,] = n_missed / n_repeats
-    yield from (confirmed, at_once, seen, missed)
+        smaller.points[agent.rate,] = n_missed.pop("smaller") / n_repeats
+        for gain, n in n_missed.items():
+            missed.points[agent.rate, gain] = n / n_repeats
+    yield from (confirmed, at_once, seen, missed, smaller)
+
+
+def uniform_step(agent: Difficulty) -> float:
+    """Return what an edit adds to each prompt, up to a chance of 1, if it adds GAIN on average.
+
+    Where many prompts nearly always pass, adding GAIN to each adds less than that on average.
+    """
+    easy = agent.draw((1, 200_000), np.random.default_rng(1))
+    steps = np.arange(GAIN, 0.5, 0.001)
+    gains = [float((np.clip(easy + step, 0.0, 1.0) - easy).mean()) for step in steps]
+    return float(steps[np.searchsorted(gains, GAIN)])
 
 
 def _standing(n_before: int, code: str) -> str:

@@ -4,6 +4,7 @@ import json
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from assay.compare.planning import (
@@ -18,6 +19,8 @@ from assay.compare.planning import (
 from assay.compare.runs import load_run
 from assay.errors import InputError
 from assay.records.trial.files import detect_kind
+from assay.stats.paired import compare_rates
+from assay.stats.planning import Difficulty
 
 
 def pilot(path: Path, passes: list[list[bool | None]], *, cost: float | None = None):
@@ -147,8 +150,6 @@ def test_power_grows_with_prompts():
 
 def test_a_plan_keeps_its_promise():
     """Simulated: with the prompts asked for, the difference is seen about as often as wanted."""
-    from assay.stats.paired import compare_rates
-
     rate, difference, chance = 0.6, 0.15, random.Random(5)
     spread, _ = spread_of_rates(rate, difference)
     (row,) = rows_for(spread, difference, (1,))
@@ -164,6 +165,25 @@ def test_a_plan_keeps_its_promise():
         ones = [1] * len(a)
         seen += (compare_rates((a, ones), (b, ones), seed=1).p_value or 1.0) <= 0.05
     assert 0.65 < seen / n_repeats < 0.95
+
+
+def test_a_plan_from_a_pilot_keeps_its_promise_for_a_loss(tmp_path: Path):
+    """An agent that passes 80 % varies more than the pilot that passed 90 %."""
+    rng, before, after = np.random.default_rng(4), Difficulty(0.9, 0.5), Difficulty(0.8, 0.5)
+    (easy,) = before.draw((1, 400), rng)
+    run = pilot(tmp_path / "a.jsonl", (rng.random((3, 400)) < easy).T.tolist())
+    (row,) = rows_for(spread_of_pilot([run], -0.1)[0], -0.1, (1,))
+    n, seen, n_repeats = row["nPrompts"], 0, 300
+    ones = np.ones(n, dtype=np.int64)
+    for easy in before.draw((n_repeats, n), rng):
+        # On half of the prompts the same is hard for both agents, as the plan assumes.
+        (other,) = after.draw((1, n), rng)
+        now = np.where(rng.random(n) < 0.5, before.moved(easy, -0.1), other)
+        runs = [((rng.random(n) < chances).astype(np.int64), ones) for chances in (easy, now)]
+        seen += (compare_rates(*runs, seed=1).p_value or 1.0) <= 0.05
+    assert 0.7 < seen / n_repeats < 0.9
+    with pytest.raises(InputError, match=r"cannot go down by 0\.95"):
+        spread_of_pilot([run], -0.95)
 
 
 def test_the_difficulty_of_a_pilot(tmp_path: Path):

@@ -232,6 +232,17 @@ def after_main(make_runner: Callable[[], Runner]) -> Runner:
     return runner
 
 
+def test_actions_are_pinned_to_commits_of_majors_that_run_on_node_24() -> None:
+    used = dict(re.findall(r"uses: actions/(\S+)@[0-9a-f]{40} # v(\d+)\.\d+\.\d+$", PAGE.read_text(), re.M))  # fmt: skip # noqa: E501
+    steps = WORKFLOW["jobs"]["evaluate"]["steps"]
+    assert {one["uses"].partition("@")[0] for one in steps if "uses" in one} == {
+        f"actions/{name}" for name in used
+    }
+    majors = {"checkout": 7, "setup-python": 7, "setup-node": 7, "upload-artifact": 7}
+    majors |= {"cache/restore": 6, "cache/save": 6}
+    assert {name: int(major) for name, major in used.items()} == majors
+
+
 def test_the_first_build_of_main_is_the_baseline(after_main: Runner) -> None:
     called = (after_main.folder / "called.txt").read_text()
     assert called.startswith("pip install ./assay\nnpm install --global @anthropic-ai/claude-code@")

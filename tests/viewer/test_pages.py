@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.test_five_forms import newest
+from tests.cli.test_reuse import Team
 
 TEXT = "return document.getElementById('main').innerText"
 COLOUR = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
@@ -315,6 +317,25 @@ def test_several_verdicts_name_their_pair(
     assert rows == ["claude", "codex", "third"]
     browser.choose("select[aria-label='Pair of runs']", "2")
     browser.see(".chips button", "Improved 3")
+
+
+def test_the_chain_of_edits_is_drawn_with_this_one_as_its_last(
+    browser: Any, assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    team = Team(tmp_path, assay)
+    for text in ("1", "this one helps"):
+        team.edit(text)
+        assert team.ab().code == 0
+    browser.draw(f"file://{newest(tmp_path) / 'report.html'}")
+    browser.see("figure", "Edits of tpl")
+    chart = "[...document.querySelectorAll('figure')].find(f => f.textContent.includes('Edits of'))"
+    rows = browser.run(f"return [...{chart}.querySelectorAll('tbody tr')].map(r => r.textContent)")
+    assert [row[:2] for row in rows] == ["1.", "2."]
+    assert "2. this run" in rows[1]
+    assert "+1.0" in rows[1]
+    ends = f"return [...{chart}.querySelectorAll('.limits')].map(l => Number(l.getAttribute('x1')))"
+    first, last = browser.run(ends)
+    assert first < last, "an edit that helps is drawn to the right of one that does nothing"
 
 
 MARKS_WITHOUT_LINK = """return [...document.querySelectorAll(

@@ -54,7 +54,9 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
 def make_plan(runs: Sequence[Run], request: PlanRequest) -> dict[str, Any]:
     """Plan from one or two pilot runs, or from the assumed rate; see docs/plan.md."""
     if runs:
-        spread, source = spread_of_pilot(runs, icc=request.icc, correlation=request.correlation)
+        spread, source = spread_of_pilot(
+            runs, request.difference, icc=request.icc, correlation=request.correlation
+        )
         rates = rates_of_pilot(runs)
     else:
         spread, source = spread_of_rates(
@@ -119,7 +121,7 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 def spread_of_pilot(
-    runs: Sequence[Run], *, icc: float = 0.5, correlation: float = 0.5
+    runs: Sequence[Run], difference: float = 0.0, *, icc: float = 0.5, correlation: float = 0.5
 ) -> tuple[PairedSpread, str]:
     """Return the spread to expect from one or two pilot runs, and what it rests on.
 
@@ -128,6 +130,7 @@ def spread_of_pilot(
     spread is planned for than one of them alone, with the assumed correlation, would give.
     """
     alone, words = _spread_of_one(runs[0], icc, correlation)
+    alone = _spread_of_loss(alone, runs[0], difference)
     if len(runs) == 1:
         return alone, f"one pilot run; {words}"
     seen = _spread_of_two(runs)
@@ -145,6 +148,24 @@ def _spread_of_one(run: Run, icc: float, correlation: float) -> tuple[PairedSpre
     if split.within is None:
         assumed = f"ICC {icc:g} and {assumed}"
     return spread_from_one_run(split, icc=icc, prompt_correlation=correlation), assumed
+
+
+def _spread_of_loss(spread: PairedSpread, pilot: Run, difference: float) -> PairedSpread:
+    """Return the spread against an agent that has lost so much, if that is more.
+
+    Where nearly all trials pass, an agent that passes fewer of them varies more than the pilot.
+    """
+    rate, _ = rate_interval(pilot.n_passed, pilot.n_measured)
+    if rate is None or difference >= 0.0:
+        return spread
+    if rate + difference < 0.0:
+        msg = f"{pilot.path}: a pass rate of {rate:.2g} cannot go down by {-difference:g}"
+        raise InputError(msg, hint="ask for a smaller --difference")
+    alike, lost = assume_spread(rate, rate), assume_spread(rate, rate + difference)
+    return PairedSpread(
+        between=spread.between * max(1.0, lost.between / alike.between),
+        within=spread.within * max(1.0, lost.within / alike.within),
+    )
 
 
 def _spread_of_two(runs: Sequence[Run]) -> PairedSpread:

@@ -267,21 +267,24 @@ function runNumber({ runs }) {
   return (label) => runs.findIndex((run) => run.label === label);
 }
 
-/** Every verdict about an arm so far, oldest first: many looks at chance look like progress. */
-function editsChart(arm, looks) {
-  const points = looks.map(({ ended, difference, low, high, isConfirmation }, n) => ({
-    name: `${n + 1}. ${ended.slice(0, 10)}${isConfirmation ? " confirm" : ""}`,
-    hue: isConfirmation ? 1 : 0,
-    value: difference,
-    interval: isKnown(low) && isKnown(high) ? [low, high] : null,
+/** Every verdict about an arm, this one last: many looks at chance look like progress. */
+function editsChart(arm, { looks, isConfirmation }, now) {
+  if (!looks.length) return null;
+  const { low, high } = now?.interval ?? {};
+  const own = { difference: now?.value, low, high, isConfirmation };
+  const points = [...looks, own].map((look, n) => ({
+    name: `${n + 1}. ${look.ended?.slice(0, 10) ?? "this run"}${look.isConfirmation ? " confirm" : ""}`,
+    hue: look.isConfirmation ? 1 : 0,
+    value: look.difference,
+    interval: isKnown(look.low) && isKnown(look.high) ? [look.low, look.high] : null,
   }));
-  const title = `Edits of ${arm} before this one`;
   const about = "Difference in pass rate against the same control, each with its interval.";
-  return intervalChart(title, about, points, signed, null, [-1, 1]);
+  return intervalChart(`Edits of ${arm}`, about, points, signed, null, [-1, 1]);
 }
 
 function allCharts(runs, sections, charts, numberOf) {
   const names = sections.meta.runs;
+  const differences = differencesAtOnce(sections);
   const points = (value, interval) =>
     runs.map((run) => ({
       name: run.name,
@@ -290,7 +293,13 @@ function allCharts(runs, sections, charts, numberOf) {
       interval: run[interval],
     }));
   return [
-    ...Object.entries(sections.edits ?? {}).map(([arm, { looks }]) => editsChart(arm, looks)),
+    ...Object.entries(sections.edits ?? {}).map(([arm, standing]) =>
+      editsChart(
+        arm,
+        standing,
+        differences.find(({ name }) => name === arm),
+      ),
+    ),
     intervalChart(
       "Pass rate",
       "With 95 % intervals, clustered by prompt.",
