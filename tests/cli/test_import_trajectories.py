@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 MINI = {
     "trajectory_format": "mini-swe-agent-1",
     "info": {
@@ -74,3 +76,16 @@ def test_any_other_file_is_refused_with_what_would_do(
         assert "mini-swe-agent" in done.stderr
     path.write_text('{"schema_version": "ATIF-v1.8", "steps": [1, {"source": "agent"}]}')
     assert assay("import", "trajectories", path).code == 0
+
+
+@pytest.mark.parametrize("command", ["inspect", "trajectories"])
+def test_a_file_that_is_missing_or_something_else_is_named(
+    assay: Callable[..., Any], tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "other.json").write_text("{")
+    for name, why in {"nope.json": "No such file", ".": "Is a directory", "other.json": ""}.items():
+        done = assay("import", command, name, "-o", "out.jsonl")
+        assert done.code == 1
+        assert f"{name}: {why}" in done.stderr
+        assert "--benchmark" not in done.stderr
+        assert not (tmp_path / "out.jsonl").exists()

@@ -388,13 +388,31 @@ def test_grade_signs_the_rows_so_that_a_run_can_go_on_with_the_same_grader(
     path, schema = prompts("a", "b"), agent()
     assert assay("capture", path, "-s", schema, "--limit", 1, "-o", "plain.jsonl").code == 0
     assert assay("grade", "plain.jsonl", "-g", "contains:x", "-o", "graded.jsonl").code == 0
-    args = ["capture", path, "-s", schema, "-o", "graded.jsonl", "--resume", "--keep-unsigned"]
+    args = ["capture", path, "-s", schema, "-o", "graded.jsonl", "--resume"]
     done = assay(*args)
     assert done.code == 1
     assert "the grader contains" in done.stderr
     assert assay(*args, "-g", "contains:x").code == 0
     rows = read_rows(tmp_path / "graded.jsonl")
     assert rows[0]["identity"] == rows[1]["identity"]
+
+
+@pytest.mark.parametrize("jobs", [[], ["-j", 2]])
+def test_grade_signs_no_rows_of_a_file_that_somebody_changed(
+    assay: Callable, agent: Callable, prompts: Callable, tmp_path: Path, jobs: list[str]
+) -> None:
+    args = ["capture", prompts("a", "b"), "-s", agent(), "-o"]
+    grade = ["grade", "plain.jsonl", "-g", "contains:x", *jobs, "-o", "graded.jsonl"]
+    assert assay(*args, "plain.jsonl").code == 0
+    for _ in range(2):  # the second time they take the place of the first
+        assert assay(*grade).code == 0
+        assert assay(*args, "graded.jsonl", "-g", "contains:x", "--resume").code == 0
+    plain = tmp_path / "plain.jsonl"
+    plain.write_text(plain.read_text().replace('"output":"', '"output":"x'))
+    assert assay(*grade).code == 0
+    done = assay(*args, "graded.jsonl", "-g", "contains:x", "--resume")
+    assert done.code == 1
+    assert "graded.jsonl: 2 rows were not written by Assay" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["capture", "trials"])

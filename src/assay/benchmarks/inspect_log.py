@@ -18,9 +18,9 @@ from assay.records.rows import UNREADABLE
 from assay.records.spec import Expect
 
 _ATTACHMENT = "attachment://"
+_HINT = "give the .eval or .json file of a run of Inspect"
 _MOST_BYTES = 256 * 1024 * 1024
 """Of one sample."""
-
 
 _NO_ZSTD = 93
 """The method of compression that Python's zipfile reads from 3.14 on."""
@@ -215,10 +215,12 @@ def read_samples(path: Path) -> Iterator[tuple[LogTask, LogSample]]:
             yield from _archived(path)
             return
         log = _decode(path.read_bytes(), _Log, str(path))
-    except (OSError, zipfile.BadZipFile, NotImplementedError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        msg = f"inspect-log: {path}: {why}"
-        raise InputError(msg, hint="give a log of Inspect: --benchmark inspect-log:FILE") from error
+    except OSError as error:
+        msg = f"inspect-log: {path}: {error.strerror or error}"
+        raise InputError(msg, hint="check the path") from error
+    except (zipfile.BadZipFile, NotImplementedError) as error:
+        msg = f"inspect-log: {path}: not a log of Inspect: {error}"
+        raise InputError(msg, hint=_HINT) from error
     for sample in sorted(log.samples or (), key=lambda one: (str(one.id), one.epoch)):
         yield log.eval, sample
 
@@ -276,5 +278,5 @@ def _decode[T](data: bytes, kind: type[T], place: str) -> T:
     try:  # Inspect writes NaN and Infinity, which only this reader accepts
         return msgspec.convert(json.loads(data), kind)
     except (*UNREADABLE, ValueError) as error:
-        msg = f"inspect-log: {place}: {error}"
-        raise InputError(msg, hint="give a log of Inspect: --benchmark inspect-log:FILE") from error
+        msg = f"inspect-log: {place}: not a log of Inspect: {error}"
+        raise InputError(msg, hint=_HINT) from error

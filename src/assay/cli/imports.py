@@ -190,7 +190,7 @@ class _Found:
     short_help="Read an Inspect log as results.",
     epilog=examples("assay import inspect log.eval -o results.jsonl"),
 )
-@click.argument("log", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("log", type=click.Path(path_type=Path))
 @output_option
 @replace_option
 @quiet_option
@@ -214,7 +214,7 @@ def inspect(log: Path, **given: Any) -> None:
     "files",
     nargs=-1,
     required=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=click.Path(path_type=Path),
 )
 @output_option
 @replace_option

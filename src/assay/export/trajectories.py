@@ -32,7 +32,11 @@ _HINT = "give ATIF (a JSON object, or one in each line) or a .traj.json of mini-
 
 def read_trajectories(path: Path) -> Iterator[Trial]:
     """Yield the trial of each trajectory in a file. Raises InputError for any other file."""
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        msg = f"{path}: {error.strerror}"
+        raise InputError(msg, hint="check the path") from error
     whole = parse_line(data)
     found = [whole] if isinstance(whole, dict) else map(parse_line, data.splitlines())
     for number, one in enumerate((value for value in found if value is not None), 1):

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from assay.pipeline.sink import Sink, Write, open_sink
 from assay.pipeline.stages import AskingHost, prepare_graders
 from assay.records.journal import Mode, measured_kind, raw_folder
 from assay.records.rows import Place, decode_line, open_rows, read_lines
+from assay.records.signatures import Signatures
 from assay.records.spec import LONGEST_WAIT_S, PluginRef
 from assay.records.trial.files import entries_of
 from assay.records.trial.views import AnyIdView
@@ -204,11 +206,12 @@ def execute[T](
     limiter.interval_s = 1 / request.rate_per_s if request.rate_per_s else 0.0
     limiter.longest_s = request.longest_wait_s
     limiter.on_wait = progress.waiting
+    signatures = _signatures(request)
     with open_sink(request.output, grading.mode, guarded=False, write=write) as sink:
         if request.mode == "resume" and request.output is not None:
             progress.resumed(_skip_graded(grading.lines, request.output))
         if grading.takes_all_cores:
-            yield from _with_all_cores(grading, note, sink)
+            yield from _with_all_cores(grading, note, sink, signatures)
             return
         waits = None if request.lines is not None else _rows_wait(request.rows)
         rows = grade_all(
@@ -221,8 +224,27 @@ def execute[T](
             return grading.elsewhere is not None or (waits is not None and not waits())
 
         for some in _together(rows, is_slow):
-            sink.append(b"\n".join([row.line for row in some]))
+            _append(sink, b"\n".join([row.line for row in some]), signatures)
             yield note(some)
+
+
+def _signatures(request: GradeRequest) -> Signatures | None:
+    """Return what signs the graded rows: those of a file that is as this user's Assay wrote it."""
+    rows, output = request.rows, request.output
+    if rows is None or output is None or request.lines is not None or not rows.is_file():
+        return None
+    if (known := Signatures.of_rows(rows)) is None:
+        return None
+    with suppress(InputError):  # said when the row is graded
+        if all(known.holds(line.rstrip(b"\r\n")) for _, line in read_lines(rows)):
+            return Signatures.of_rows(output) or Signatures.of_output(output, afresh=True)
+    return None
+
+
+def _append(sink: Sink, text: bytes, signatures: Signatures | None) -> None:
+    if signatures is not None:
+        signatures.sign_all(text.split(b"\n"))
+    sink.append(text)
 
 
 def _skip_graded(lines: Iterator[Line], output: Path) -> int:
@@ -276,7 +298,10 @@ def _together(
 
 
 def _with_all_cores[T](
-    grading: Grading, note: Callable[[Sequence[GradedRow]], T], sink: Sink
+    grading: Grading,
+    note: Callable[[Sequence[GradedRow]], T],
+    sink: Sink,
+    signatures: Signatures | None,
 ) -> Iterator[T]:
     request = grading.request
     assert request.rows is not None
@@ -290,7 +315,7 @@ def _with_all_cores[T](
     with open_rows(request.rows) as file:
         for text, noted, error in file.map(lambda part: grade_part(part.placed_lines())):
             if text:
-                sink.append(text)
+                _append(sink, text, signatures)
             yield noted
             if error is not None:
                 raise error

@@ -224,11 +224,8 @@ class Journal:
         """Find the signatures of the folder, which is an experiment's, or those of the file."""
         if self._signed and self._regular:
             path = self.path
-            self._signatures = (
-                Signatures.read(path.parent)
-                or (None if afresh else Signatures.of_output(path))
-                or Signatures.of_output(path, afresh=True)
-            )
+            found = Signatures.read(path.parent) if afresh else Signatures.of_rows(path)
+            self._signatures = found or Signatures.of_output(path, afresh=True)
 
     def _drop_old_rows(self) -> None:
         os.ftruncate(self._fd, 0)

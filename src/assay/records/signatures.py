@@ -103,6 +103,11 @@ class Signatures:
         return None
 
     @classmethod
+    def of_rows(cls, file: Path) -> Self | None:
+        """Return what says whose the rows of a file are: its folder's, or its own."""
+        return cls.read(file.parent) or cls.of_output(file)
+
+    @classmethod
     def _of_moved(cls, output: Path, path: Path) -> Self | None:
         """Take the codes of a file that had another name."""
         with suppress(OSError), output.open("rb") as file:
@@ -116,11 +121,14 @@ class Signatures:
 
     def sign(self, data: bytes) -> None:
         """Remember that Assay wrote these bytes; before it does, so that a kill loses none."""
-        code = self._code(data)
-        if code not in self._known:
-            with suppress(OSError):  # an agent put something there: nobody uses the row again
-                self._append(code)
-                self._known.add(code)
+        self.sign_all([data])
+
+    def sign_all(self, rows: Iterable[bytes]) -> None:
+        """Remember that Assay wrote these, each for itself."""
+        if new := {self._code(data) for data in rows} - self._known:
+            with suppress(OSError):  # an agent put something there: nobody uses the rows again
+                self._append("\n".join(new))
+                self._known |= new
 
     def forget_all_but(self, lines: Iterable[bytes]) -> None:
         """Forget what is in the file no more; those of a folder are kept, for its other files."""
