@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -14,6 +15,10 @@ from assay.cli.help import COMMANDS, SHIPPED
 
 FIRST = ("init", "capture", "run", "trials")
 """They make the files that the examples of the others read."""
+OF_OTHERS = {
+    "log.json": {"eval": {"task": "sums"}, "samples": [{"id": 1, "input": "2 + 2?"}]},
+    "trajectory.json": {"schema_version": "ATIF-v1.8", "steps": []},
+}
 WITHOUT_ARC = "import sys\nsys.modules['arc_agi'] = None\n"
 
 
@@ -53,6 +58,13 @@ def made(examples, tmp_path_factory) -> Path:
     ]
     (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
     (folder / "script.json").write_text('{"steps": [{"text": "Four."}]}')
+    for name, content in OF_OTHERS.items():
+        (folder / name).write_text(json.dumps(content))
+    session = Path(examples.env["HOME"], ".claude/projects/x/s.jsonl")
+    session.parent.mkdir(parents=True, exist_ok=True)
+    asked = {"content": "Say hello."}
+    line = {"type": "user", "timestamp": datetime.now(UTC).isoformat(), "message": asked}
+    session.write_text(json.dumps(line))
     return folder
 
 

@@ -124,7 +124,6 @@ def results(tmp_path: Path) -> dict[str, Path]:
 READERS = (
     "opentelemetry-proto==1.45.0",
     "inspect-ai==0.3.285",
-    "every-eval-ever==0.3.0",
     "junitparser==5.0.3",
 )
 

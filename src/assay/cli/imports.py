@@ -39,7 +39,7 @@ from assay.records.text import counted_noun, visible_line
     short_help="Bring in your agents' own sessions and logs of other harnesses.",
     epilog=examples(
         "assay import sessions --since 7d -o sessions.jsonl",
-        "assay import prompts --agent claude --project . -o prompts.jsonl",
+        "assay import inspect log.json -o logged.jsonl",
     ),
 )
 @help_option
@@ -98,7 +98,7 @@ def _session_options(function: Callable[..., Any]) -> Callable[..., Any]:
     short_help="Read the sessions that agents have kept as captures.",
     epilog=examples(
         "assay import sessions --since 7d -o sessions.jsonl",
-        "assay import sessions --agent codex --project . -o codex.jsonl",
+        "assay import sessions --agent claude -o claude.jsonl",
     ),
 )
 @_session_options
@@ -128,7 +128,7 @@ def sessions(**given: Any) -> None:
     short_help="Make a prompt file of what you asked in sessions.",
     epilog=examples(
         "assay import prompts --since 30d -o prompts.jsonl",
-        "assay import prompts --agent claude --project . -o prompts.jsonl",
+        "assay import prompts --agent claude -o asked.jsonl",
     ),
 )
 @_session_options
@@ -188,7 +188,10 @@ class _Found:
 @command.command(
     "inspect",
     short_help="Read an Inspect log as results.",
-    epilog=examples("assay import inspect log.eval -o results.jsonl"),
+    epilog=examples(
+        "assay import inspect log.json -o logged.jsonl",
+        "assay import inspect log.json | assay summarize",
+    ),
 )
 @click.argument("log", type=click.Path(path_type=Path))
 @output_option
@@ -208,7 +211,10 @@ def inspect(log: Path, **given: Any) -> None:
 @command.command(
     "trajectories",
     short_help="Read trajectories in ATIF or of mini-swe-agent.",
-    epilog=examples("assay import trajectories trajectory.json -o results.jsonl"),
+    epilog=examples(
+        "assay import trajectories trajectory.json -o imported.jsonl",
+        "assay import trajectories trajectory.json | assay summarize",
+    ),
 )
 @click.argument(
     "files",
