@@ -335,9 +335,13 @@ def test_a_drifted_nightly_is_red_and_an_anchor_is_kept(make_runner: Callable[[]
 def _check_summary(done: Result) -> None:
     text = done.summary
     assert "UNHEALTHY" not in text, text
-    assert re.search(
-        r"\| new - main \| [+-]\d+\.\d points \| [+-]\d+\.\d to [+-]\d+\.\d at every look \|", text
+    number = r"[+-]\d+\.\d+"
+    shown = re.search(
+        rf"\| new - main \| {number} points \| ({number} to {number}) at every look \|", text
     )
+    assert shown, text
+    terminal = " ".join(done.output.partition("== Report")[0].split())
+    assert f"{shown[1]} points at every look" in terminal
     assert "- Cost: " in text or "cost" in text.lower()
     chances = re.search(r"unchanged agent, (\d+) pass; .* by 0.1, (\d+) are stopped", text)
     assert chances, text

@@ -16,7 +16,7 @@ from assay.report.comparison import health_lines, measured, proof_lines
 from assay.report.experiment import effect_lines
 from assay.report.markdown import table_line
 from assay.report.sentence import gate_sentence, sentences
-from assay.report.text import percents, seconds_text
+from assay.report.text import percents, points, seconds_text
 
 MOST_LINES = 40
 MOST_REGRESSIONS = 5
@@ -148,7 +148,8 @@ class _Group:
         for pair in self._pairs[:_MOST_PAIRS]:
             name = plain(f"{pair['runB']} - {pair['runA']}")
             yield from self._shared_rates(pair)
-            yield table_line(name, *_difference_cells(pair, self._gate(pair)))
+            margin = self._sections["meta"]["margin"]
+            yield table_line(name, *_difference_cells(pair, self._gate(pair), margin))
         left_out = len(self._labels) - _MOST_RUNS
         yield f"\nand {counted_noun(left_out, 'more run')} in the report" if left_out > 0 else ""
 
@@ -274,11 +275,14 @@ def _gate_notes(gate: dict[str, Any]) -> Iterator[str]:
         yield ""
 
 
-def _difference_cells(pair: dict[str, Any], gate: dict[str, Any] | None) -> tuple[str, str]:
+def _difference_cells(
+    pair: dict[str, Any], gate: dict[str, Any] | None, margin: float
+) -> tuple[str, str]:
     """The difference and its interval: those that decided, of a gate or an experiment that ended
     early the ones that hold at every look.
 
-    One that holds for a single look could seem to contradict what was decided.
+    One that holds for a single look could seem to contradict what was decided, and so could a limit
+    that is rounded to zero or to the margin.
     """
     found, verdict = pair["passRate"], pair["verdict"] or {}
     interval = gate["sequential"]["interval"] if gate else verdict.get("interval")
@@ -286,9 +290,9 @@ def _difference_cells(pair: dict[str, Any], gate: dict[str, Any] | None) -> tupl
     difference = found["difference"] if gate else verdict.get("difference", found["difference"])
     if difference is None or interval is None:
         return "not measured", ""
-    low, high = (100 * interval[end] for end in ("low", "high"))
+    low, high = points(interval["low"], (interval["high"],), margin, fewest=1)
     held = " at every look" if gate or "difference" in verdict else ""
-    return f"{100 * difference:+.1f} points", f"{low:+.1f} to {high:+.1f}{held}"
+    return f"{100 * difference:+.1f} points", f"{low} to {high}{held}"
 
 
 def _rate_and_ends(rate: float | None, ends: Sequence[float] | None) -> tuple[str, str]:
