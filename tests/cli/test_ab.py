@@ -685,7 +685,7 @@ def test_several_arms_are_each_compared_with_the_control(ab: Ab, project: Projec
         (("experiment.toml", "-s", "codex"), 2, "-s describes an arm: put it into experiment.toml"),
         (("experiment.toml", "--with", "model=a"), 2, "--with describes an arm"),
         (("experiment.toml", "--filter", "none"), 1, "no prompts that match the filter"),
-        ((), 2, "Missing argument"),
+        ((), 2, "Give an experiment, a file of prompts, or --skills"),
     ],
 )  # fmt: skip
 def test_wrong_use(ab: Ab, project: Project, args: tuple[str, ...], code: int, words: str) -> None:

@@ -135,7 +135,8 @@ def test_a_process_that_cannot_be_forked_ends_the_run(
         "import itertools, os, _posixsubprocess\n"
         "fork_exec, n = _posixsubprocess.fork_exec, itertools.count()\n"
         "def scarce(*args):\n"
-        f"    if next(n) > 1: raise OSError({number}, os.strerror({number}))\n"
+        "    is_agent = any('scripted' in str(word) for word in args[0])\n"
+        f"    if is_agent and next(n) > 1: raise OSError({number}, os.strerror({number}))\n"
         "    return fork_exec(*args)\n"
         "_posixsubprocess.fork_exec = scarce\n"
     )

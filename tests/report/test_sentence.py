@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 import assay
-import assay_arc
 from assay.report.experiment import effect_lines, look_first
 from assay.report.sentence import effects_sentence, sentences, word_verdicts
 from assay.report.text import percents, points
 
 SOURCE = Path(assay.__file__).parent
-PACKAGES = (SOURCE, Path(assay_arc.__file__).parent)
+PACKAGES = (SOURCE, SOURCE.with_name("assay_arc"))
 ALIKE = {"nPrompts": 40, "nUnits": 40, "wins": 0, "losses": 0, "trialsPerPrompt": None}
 
 
