@@ -69,7 +69,7 @@ def test_any_other_file_is_refused_with_what_would_do(
     assay: Callable[..., Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "x.json"
-    for text in ('{"steps": []}', "[1]", '"ATIF"'):
+    for text in ('{"steps": []}', "[1]", '"ATIF"', "", '{"steps": ['):
         path.write_text(text)
         done = assay("import", "trajectories", path, "-o", tmp_path / "out.jsonl")
         assert done.code == 1

@@ -38,8 +38,12 @@ def read_trajectories(path: Path) -> Iterator[Trial]:
         msg = f"{path}: {error.strerror}"
         raise InputError(msg, hint="check the path") from error
     whole = parse_line(data)
-    found = [whole] if isinstance(whole, dict) else map(parse_line, data.splitlines())
-    for number, one in enumerate((value for value in found if value is not None), 1):
+    lines = [whole] if isinstance(whole, dict) else map(parse_line, data.splitlines())
+    found = [value for value in lines if value is not None]
+    if not found:
+        msg = f"{path}: there is no JSON in this file"
+        raise InputError(msg, hint=_HINT)
+    for number, one in enumerate(found, 1):
         yield our_secrets().mask_record(_trial(one, f"{path}:{number}", path.stem))
 
 
