@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from assay.records import capture, trial
-from assay.records.capture import Events, Failure, Identity, WorkspaceChanges
+from assay.records.capture import Failure, Identity, WorkspaceChanges
 from assay.records.rows import Place
 from assay.records.trial import Build
 
@@ -30,6 +30,9 @@ class SimulatedUser(capture.SimulatedUser, kw_only=True, frozen=True):
 
 class EarlierGrade(Grade, kw_only=True, frozen=True):
     grader: str
+
+class Events(capture.Events, kw_only=True):
+    left_out: int | None = ...
 
 class Timing(capture.Timing, kw_only=True):
     first_response: float | None = ...
