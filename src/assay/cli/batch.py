@@ -215,7 +215,7 @@ def _say_ungraded(n: int, first: str) -> None:
         echo_folded(f"{were} not graded {why}{named}", err=True)
 
 
-class _Shown(Protocol):
+class _DisplayOptions(Protocol):
     """Options that say what is printed, and where the trials run."""
 
     @property
@@ -226,7 +226,7 @@ class _Shown(Protocol):
     def executor(self) -> str: ...
 
 
-def debug_trace(options: _Shown) -> DebugTrace | None:
+def debug_trace(options: _DisplayOptions) -> DebugTrace | None:
     """What --debug prints of each trial, if it is asked for."""
     if not options.debug or not options.prints_notes:
         return None
