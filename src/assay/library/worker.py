@@ -50,8 +50,8 @@ def warn(text: str) -> None:
     warnings.warn(text, AssayWarning, stacklevel=2, skip_file_prefixes=_OURS)
 
 
-_OURS = (str(Path(errors.__file__).parent), contextlib.__file__)
-"""Where no program is: Assay, and what calls it at the end of a `with` block."""
+_OURS = (str(Path(errors.__file__).parent), contextlib.__file__.removesuffix(".py"))
+"""Where no program is: Assay, and the decorator that words its errors. Python compares no whole name."""
 
 
 class Ungraded:
