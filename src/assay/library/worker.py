@@ -51,7 +51,7 @@ def warn(text: str) -> None:
 
 
 _OURS = (str(Path(errors.__file__).parent), contextlib.__file__.removesuffix(".py"))
-"""Where no program is: Assay, and the decorator that words its errors. Python compares no whole name."""
+"""Where no program is: Assay, and the decorator round its functions. A whole name never matches."""
 
 
 class Ungraded:
