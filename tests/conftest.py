@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -90,8 +91,33 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         if config.getoption("numprocesses", default=None):
             config.pluginmanager.register(Watchdog())
+            _compile_tests([Path(word.partition("::")[0]) for word in config.args])
     # Before a test sets TMPDIR for itself: it is asked for once in each process.
     tempfile.tempdir = os.environ["TMPDIR"]
+
+
+def _compile_tests(paths: list[Path]) -> None:
+    """Have each file compiled once, in a fresh checkout: else every worker compiles all of them."""
+    found = (path.rglob("test_*.py") if path.is_dir() else [path] for path in paths)
+    tail = f"{sys.implementation.cache_tag}-pytest-{pytest.__version__}.pyc"
+    missing = [
+        str(file)
+        for file in chain.from_iterable(found)
+        if not (file.parent / "__pycache__" / f"{file.stem}.{tail}").exists()
+    ]
+    if len(missing) < FEW_FILES or sys.dont_write_bytecode:
+        return
+    n = os.cpu_count() or 1
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q"]
+    parts = [
+        subprocess.Popen([*command, *missing[i::n]], stdout=subprocess.DEVNULL) for i in range(n)
+    ]
+    for part in parts:
+        part.wait()
+
+
+FEW_FILES = 40
+"""So few are compiled faster than another pytest is started."""
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

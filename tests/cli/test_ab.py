@@ -46,7 +46,7 @@ class Project:
         rows = [{"id": f"p{i}", "input": f"What is {i}?", "hint": hint} for i in range(n)]
         self.write("prompts.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
-    def experiment(self, arms: str, top: str = "", k: int = 2) -> Path:
+    def experiment(self, arms: str, top: str = "", k: int = 1) -> Path:
         text = f'prompts = "prompts.jsonl"\ngraders = ["contains"]\nagent = "{AGENT}"\nk = {k}\n'
         return self.write("experiment.toml", f'name = "mine"\n{text}{top}\n{arms}')
 
@@ -97,7 +97,7 @@ def ab(assay: Callable[..., Any], project: Project) -> Ab:
 
 
 def test_a_skill_that_helps(ab: Ab, project: Project) -> None:
-    done = ab(project.experiment(SKILL_ARMS))
+    done = ab(project.experiment(SKILL_ARMS, k=2))
     assert done.code == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("arms differ in: skill relnotes (")
@@ -380,7 +380,7 @@ def test_an_agent_that_is_not_logged_in_is_found_before_the_rest(ab: Ab, project
 
 def test_smoke_runs_one_trial_of_each_arm_and_they_count(ab: Ab, project: Project) -> None:
     project.write_prompts(3)
-    file = project.experiment(SKILL_ARMS)
+    file = project.experiment(SKILL_ARMS, k=2)
     done = ab(file, "--smoke")
     assert done.code == 0, done.stderr
     assert "The smoke trials went well." in done.stdout
@@ -394,7 +394,7 @@ def test_smoke_runs_one_trial_of_each_arm_and_they_count(ab: Ab, project: Projec
 
 def test_the_same_command_again_runs_nothing(ab: Ab, project: Project) -> None:
     project.write_prompts(3)
-    file = project.experiment(SKILL_ARMS)
+    file = project.experiment(SKILL_ARMS, k=2)
     first, again = ab(file), ab(file)
     assert again.code == 0
     assert again.stdout == first.stdout
@@ -406,7 +406,7 @@ def test_the_same_command_again_runs_nothing(ab: Ab, project: Project) -> None:
 
 def test_a_changed_skill_runs_only_its_own_arm_again(ab: Ab, project: Project) -> None:
     project.write_prompts(3)
-    file = project.experiment(SKILL_ARMS)
+    file = project.experiment(SKILL_ARMS, k=2)
     ab(file)
     project.write("skills/relnotes/SKILL.md", SKILL + "More words.\n")
     done = ab(file, "--reuse", "all")
@@ -539,7 +539,7 @@ def test_expectations_of_prompts_that_change_grade_again(ab: Ab, project: Projec
 
 def test_more_trials_reuse_those_that_are_there(ab: Ab, project: Project) -> None:
     project.write_prompts(3)
-    ab(project.experiment(SKILL_ARMS))
+    ab(project.experiment(SKILL_ARMS, k=2))
     done = ab(project.experiment(SKILL_ARMS, k=3))
     assert "18 of 18 planned trials (12 reused)" in done.stdout, done.stderr
     assert len(project.started) == 18
@@ -597,7 +597,7 @@ def test_ctrl_c_says_how_to_go_on(
 
 
 def test_an_estimate_beyond_the_budget_is_refused(ab: Ab, project: Project) -> None:
-    file = project.experiment(SKILL_ARMS, "budget = 0.1")
+    file = project.experiment(SKILL_ARMS, "budget = 0.1", k=2)
     done = ab(file, env={"LIKE_TOKENS": "1000"})
     assert done.code == 1
     assert "the estimate of $0.45 passes the $0.0700 left in the budget" in done.stderr
@@ -606,13 +606,13 @@ def test_an_estimate_beyond_the_budget_is_refused(ab: Ab, project: Project) -> N
 
 def test_a_budget_ends_the_run_and_a_higher_one_goes_on(ab: Ab, project: Project) -> None:
     env = {"LIKE_TOKENS": "1000"}
-    done = ab(project.experiment(SKILL_ARMS, "budget = 0.1"), "--yes", env=env)
+    done = ab(project.experiment(SKILL_ARMS, "budget = 0.1", k=2), "--yes", env=env)
     assert done.code == 0, done.stderr
     n_first = len(project.started)
     assert n_first * 0.015 <= 0.1 + 0.015
     assert f"{n_first} of 32 planned trials, $" in done.stdout
     assert "The same command with a higher budget runs the rest." in done.stderr
-    again = ab(project.experiment(SKILL_ARMS, 'budget = 1.0\nuntil = "k"'), env=env)
+    again = ab(project.experiment(SKILL_ARMS, 'budget = 1.0\nuntil = "k"', k=2), env=env)
     assert "32 of 32 planned trials, $0.48" in again.stdout, again.stderr
     assert len(project.started) == 32
 

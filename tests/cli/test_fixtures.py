@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from assay.export.fixtures import grader_words
+from assay.records.spec import PluginRef
+
 GRADER = """
 def grade(input, output, hint=None, trajectory=None, metadata=None, **more):
     used = any(step["type"] == "tool_call" for step in trajectory)
@@ -179,3 +182,20 @@ def test_wrong_use(assay, made):
     empty = assay("fixtures", "empty.jsonl", "-g", "contains", "-o", "fx")
     assert (empty.code, (made / "fx").exists()) == (1, False)
     assert "no trials" in empty.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "given"),
+    [
+        ("./grader.py", "python", ("", "../evals/grader")),
+        ("./grader.ts", "javascript", ("", "../evals/grader")),
+        ("./grader.sh", "executable", ("", "../evals/grader")),
+        ("serve:./grader.py", "serve", ("serve:", "../evals/grader")),
+        ("file:path=out.txt", "file", ("file:path=out.txt", "")),
+        ("contains", "contains", ("contains", "")),
+    ],
+)
+def test_a_file_that_grades_is_named_as_the_test_sees_it(tmp_path, text, name, given):
+    ref = PluginRef(name=name, options={"path": str(tmp_path / "evals" / "grader")})
+    ref = PluginRef(name=name) if name == "contains" else ref
+    assert grader_words(text, ref, tmp_path / "fx") == given

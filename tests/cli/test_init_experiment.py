@@ -76,6 +76,10 @@ def test_agents_alone(init: Callable[..., Any]) -> None:
     assert init("claude", "codex")["arms"] == {"control": {}, "codex": {"agent": "codex"}}
 
 
+def test_one_agent_alone_is_compared_with_another_model(init: Callable[..., Any]) -> None:
+    assert init("claude")["arms"] == {"control": {}, "larger": {"model": "NAME"}}
+
+
 def test_nothing_at_all_compares_the_demo_agents(init: Callable[..., Any]) -> None:
     assert init()["arms"] == {"control": {}, "better": {"agent": "demo:better"}}
 

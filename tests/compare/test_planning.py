@@ -204,3 +204,13 @@ def test_one_trial_a_prompt_does_not_show_chance_within_it(tmp_path: Path):
     run = pilot(tmp_path / "one.jsonl", drawn(200, 1, 1))
     total = spread_of_pilot([run], icc=1.0)[0].variance(1)
     assert spread_of_pilot([run], icc=0.5)[0].variance(1) == pytest.approx(1.5 * total)
+
+
+def test_what_a_given_number_of_prompts_can_show(tmp_path: Path):
+    """Six could give p <= 0.05 if all change alike: 2 / 2^6 = 0.031; of five it is 0.063."""
+    spread = spread_of_pilot([pilot(tmp_path / "a.jsonl", drawn(60, 3, 1))])[0]
+    few, many = (power_with(spread, 0.2, n, 3) for n in (20, 200))
+    assert (few["nPrompts"], few["nTrials"], few["fewestPrompts"]) == (20, 3, 6)
+    assert many["fewestPrompts"] == few["fewestPrompts"]
+    assert few["power"] < many["power"] <= 1.0
+    assert few["narrowestMargin"] > many["narrowestMargin"] > 0.0

@@ -1,5 +1,6 @@
 """The names in the architecture page exist: its walks, its tour and its rooms."""
 
+import ast
 import re
 from importlib import import_module
 from pathlib import Path
@@ -49,3 +50,27 @@ def test_every_room_has_its_sentence():
     rooms -= {"__pycache__"}
     table = PAGE.partition("| room |")[2].partition("\n\n")[0]
     assert {room for room in rooms if f"`{room}/`" not in table} == set()
+
+
+HEAVY = {"numpy", "rich", "psutil", "starlette", "uvicorn", "duckdb", "jsonpath", "ray", "arc_agi"}
+"""Libraries of others that may be imported where they are used; CONTRIBUTING.md names them."""
+
+
+def test_at_most_30_imports_stand_inside_functions():
+    late = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        name = path.relative_to(ROOT / "src").as_posix()
+        if name.startswith("assay_arc/generated/"):  # what Assay gives to players of games
+            continue
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                for node in ast.walk(function):
+                    if isinstance(node, ast.ImportFrom):
+                        first = str(node.module)
+                    elif isinstance(node, ast.Import):
+                        first = node.names[0].name
+                    else:
+                        continue
+                    if first.partition(".")[0] not in HEAVY:
+                        late.add(f"{name}:{node.lineno}")
+    assert 0 < len(late) <= 30, sorted(late)

@@ -443,3 +443,13 @@ def test_a_reader_that_closes_its_end_early_ends_it_quietly(results, tmp_path):
     )
     assert done.stderr == ""
     assert json.loads(done.stdout)["id"] == "both"
+
+
+def test_reasons_for_what_was_left_out_begin_with_the_most_frequent(assay, results, tmp_path):
+    work, *_ = rows(results["captures"])
+    none = [{**work, "id": f"none-{n}", "output": "", "trajectory": []} for n in range(2)]
+    down = {**work, "id": "down", "failure": {"cause": "provider", "message": "503"}}
+    path = tmp_path / "left.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in (down, work, *none)))
+    said = assay("export", "sft", path).stderr
+    assert "2 no answer, 1 did not measure the agent (provider error)" in said

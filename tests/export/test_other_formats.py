@@ -206,3 +206,24 @@ def test_inspect_reads_the_log(
     assert work["output"]["completion"] == "It says x."
     assert [step.get("name") for step in work["store"]["assay"]["otherSteps"]] == ["Inner", None]
     assert down["error"]["message"] == "provider: 503"
+
+
+def test_a_limit_ends_a_sample_of_inspect_and_an_error_spoils_it(
+    assay: Callable[..., Any], rich: Path
+) -> None:
+    work, down = (json.loads(line) for line in rich.read_text().splitlines())
+    limits = {"agent_timeout": "time", "agent_limit": "custom"}
+    rows = [
+        down | {"id": cause, "failure": {"cause": cause, "message": f"why {cause}"}}
+        for cause in (*limits, "provider")
+    ]
+    rich.write_text("".join(json.dumps(row) + "\n" for row in (work, *rows)))
+    samples = {
+        one["id"]: one for one in json.loads(assay("export", "inspect", rich).stdout)["samples"]
+    }
+    for cause, kind in limits.items():
+        assert samples[cause]["limit"] == {"type": kind, "limit": 0, "reason": f"why {cause}"}
+        assert "error" not in samples[cause]
+    assert samples["provider"]["error"]["message"] == "provider: why provider"
+    assert "limit" not in samples["provider"]
+    assert not {"limit", "error"} & samples["work"].keys()

@@ -290,7 +290,7 @@ def test_what_a_function_starts_is_ended_with_its_trial(tag):
         (lambda trial: "good", "Invalid grader result"),
         (lambda trial: 7.5, "Invalid grader result"),
         (lambda trial, other: True, "that Assay does not provide"),
-        (lambda: True, "takes none"),
+        (lambda: True, "takes no argument"),
     ],
 )
 def test_a_grader_that_fails_leaves_the_trial_without_a_grade(grader, words, tmp_path):

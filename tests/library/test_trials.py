@@ -105,10 +105,11 @@ def test_a_run_can_be_graded_and_what_was_graded_can_be_graded(files):
 
 def test_a_grader_that_hangs_is_ended(files):
     began = time.monotonic()
-    with pytest.warns(library.AssayWarning, match="3 of 3 trials were not graded"):
+    with pytest.warns(library.AssayWarning, match="3 of 3 trials were not graded") as said:
         (trial, *_) = library.grade(
             files / "c.jsonl", [lambda t: time.sleep(60)], grader_timeout_s=0.3
         )
+    assert [warning.filename for warning in said] == [__file__]
     assert trial.grader_failures
     assert trial.passed is None
     assert time.monotonic() - began < 20

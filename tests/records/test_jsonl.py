@@ -46,3 +46,12 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere", tmp_path):
         with pytest.raises(InputError, match=str(path)):
             list(read_lines(path))
+
+
+@pytest.mark.parametrize(
+    ("place", "file"), [("old rows.jsonl.gz:1", " old rows.jsonl.gz"), ("stdin:1", "")]
+)
+def test_a_compressed_file_is_named_in_the_command_that_reads_it(place: str, file: str) -> None:
+    with pytest.raises(InputError, match=f"{place}: compressed with gzip") as raised:
+        decode_row(place, b"\x1f\x8b\x08\x00", Prompt)
+    assert raised.value.hint == f"decompress it first: zcat{file} | assay … -"

@@ -31,7 +31,7 @@ class _Place(msgspec.Struct, frozen=True):
     number: int
 
 
-class _Recorded(msgspec.Struct):
+class _RecordedPrompt(msgspec.Struct):
     input: str | list[str]
     trials: dict[int, _Place]
 
@@ -185,16 +185,16 @@ class _ReplayWatch(Watch):
         return self.end.output or ""
 
 
-def _index(path: Path) -> tuple[dict[str, _Recorded], dict[str, str]]:
+def _index(path: Path) -> tuple[dict[str, _RecordedPrompt], dict[str, str]]:
     """Note where each trial stands. Rows of one id, as --append makes them, are its trials."""
-    recorded: dict[str, _Recorded] = {}
+    recorded: dict[str, _RecordedPrompt] = {}
     by_text: dict[str, str] = {}
     with open_rows(path, hint=HINT) as rows:
         for spot, row in rows.placed_rows(msgspec.json.Decoder(NumbersView)):
             if not row.is_trials and not row.output:
                 msg = f"{rows.place(spot)}: no trial to replay: the row has no output"
                 raise InputError(msg, hint=f"{HINT}; `assay extract` makes captures of raw rows")
-            found = recorded.setdefault(row.id, _Recorded(row.input, {}))
+            found = recorded.setdefault(row.id, _RecordedPrompt(row.input, {}))
             before = len(found.trials)
             found.trials |= {before + number: _Place(spot, number) for number in row.numbers}
             turns = [row.input] if isinstance(row.input, str) else row.input

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from assay import stats
+from assay.benchmarks.skills import skill_folders
 from assay.cli.ab_status import status
 from assay.cli.help import CACHE, PRICES, examples, variables
 from assay.cli.options import (
@@ -272,8 +273,6 @@ def _from_options(prompts: Path | None, values: dict[str, Any]) -> Experiment:
     memory = str(options.memory) if options.memory else None
     common = msgspec.structs.replace(options.arm, memory=memory)
     if values["skills"]:
-        from assay.benchmarks.skills import skill_folders  # late: few commands need it
-
         experiment = with_skills(common, skill_folders(values["skills"]), rest)
     elif axes:
         experiment = with_matrix(common, axes, rest)

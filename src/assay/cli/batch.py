@@ -4,12 +4,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import click
 import msgspec
 
 from assay import plugins
+from assay.cli.debug import DebugTrace
 from assay.cli.options import (
     BatchOptions,
     CaptureOptions,
@@ -29,9 +30,6 @@ from assay.records.setup import counted
 from assay.records.spec import PluginRef, TrialSpec
 from assay.records.text import counted_noun, visible_line
 from assay.records.trial import Trial
-
-if TYPE_CHECKING:
-    from assay.cli.debug import DebugTrace
 
 _TEXT_HINT = (
     "\n  A program after the prompts must speak the Agent Client Protocol; one that prints its "
@@ -217,7 +215,7 @@ def _say_ungraded(n: int, first: str) -> None:
         echo_folded(f"{were} not graded {why}{named}", err=True)
 
 
-class _Shown(Protocol):
+class _DisplayOptions(Protocol):
     """Options that say what is printed, and where the trials run."""
 
     @property
@@ -228,15 +226,13 @@ class _Shown(Protocol):
     def executor(self) -> str: ...
 
 
-def debug_trace(options: _Shown) -> "DebugTrace | None":
+def debug_trace(options: _DisplayOptions) -> DebugTrace | None:
     """What --debug prints of each trial, if it is asked for."""
     if not options.debug or not options.prints_notes:
         return None
     if options.executor != "local":
         echo_folded("--debug shows nothing of trials that run on other machines.", err=True)
         return None
-    from assay.cli.debug import DebugTrace  # late: few runs need it, and it loads adapters
-
     return DebugTrace()
 
 

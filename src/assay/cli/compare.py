@@ -179,15 +179,16 @@ def command(**given: Any) -> None:
 
 def _compare(named: Named, strategy: Strategy, options: _Options) -> int:
     with _one_thread():  # numpy is imported here, with all that needs it
-        from assay.compare.pairs import not_covered
-        from assay.compare.report import CompareOptions, compare, load_runs
+        from assay.compare import pairs, report
 
     def announce(label: str, path: Path) -> None:
         if options.progress:
             echo_folded(f"Reading {label}: {path}", err=True)
 
-    runs = load_runs(named, options.input_format, options.category_key, announce, options.cluster)
-    chosen = CompareOptions(
+    runs = report.load_runs(
+        named, options.input_format, options.category_key, announce, options.cluster
+    )
+    chosen = report.CompareOptions(
         **strategy.options,
         margin=options.margin,
         seed=options.seed,
@@ -195,10 +196,10 @@ def _compare(named: Named, strategy: Strategy, options: _Options) -> int:
         calibration=options.judge,
         doubtful=options.doubtful,
     )
-    comparison = compare(runs, chosen)
+    comparison = report.compare(runs, chosen)
     for note in (*comparison.doubts, *comparison.warnings):
         echo_folded(f"note: {note}", err=True)
-    if unknown := not_covered(runs):
+    if unknown := pairs.not_covered(runs):
         echo_folded(f"not covered, and may differ: {visible_line('; '.join(unknown))}", err=True)
     if options.strict and comparison.warnings:
         msg = f"the runs differ: {comparison.warnings[0]}"

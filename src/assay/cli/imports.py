@@ -110,7 +110,7 @@ def sessions(**given: Any) -> None:
     """
     options = _Options(**given)
     refuse_measured(options.output, overwrite=options.overwrite)
-    found = _Found(options)
+    found = _SessionReader(options)
     n_steps, cost = 0, 0.0
     with whole_output(options.output, overwrite=options.overwrite) as out:
         for session in found.sessions():
@@ -140,7 +140,7 @@ def prompts(**given: Any) -> None:
     judge.
     """
     options = _Options(**given)
-    found, n_turns = _Found(options), 0
+    found, n_turns = _SessionReader(options), 0
     with derived_output(options.output, overwrite=options.overwrite) as out:
         for session in found.sessions():
             out.write(msgspec.json.encode(session_prompt(session)) + b"\n")
@@ -148,7 +148,7 @@ def prompts(**given: Any) -> None:
     found.say(f"{counted_noun(n_turns, 'message')} of yours")
 
 
-class _Found:
+class _SessionReader:
     """Sessions that are read one at a time, and what is to be said of them."""
 
     def __init__(self, options: _Options) -> None:

@@ -169,13 +169,13 @@ def guard_terminal() -> None:
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, _Guarded):
-            setattr(sys, name, _Guarded(stream))
+        if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, _GuardedStream):
+            setattr(sys, name, _GuardedStream(stream))
 
 
 def unguarded(stream: TextIO) -> TextIO:
     """Return a stream that obeys control sequences, for what makes its data visible itself."""
-    return stream.plain if isinstance(stream, _Guarded) else stream
+    return stream.plain if isinstance(stream, _GuardedStream) else stream
 
 
 def echo_raw(text: str, *, nl: bool = True, **style: Any) -> None:
@@ -189,10 +189,10 @@ def echo_raw(text: str, *, nl: bool = True, **style: Any) -> None:
 
 def _for_device(target: BinaryIO) -> BinaryIO:
     """Return what is to be written to, if this is a terminal: -o /dev/stdout may be one."""
-    return _Guarded(io.TextIOWrapper(target, "utf-8")).buffer if target.isatty() else target
+    return _GuardedStream(io.TextIOWrapper(target, "utf-8")).buffer if target.isatty() else target
 
 
-class _Guarded(io.TextIOWrapper):
+class _GuardedStream(io.TextIOWrapper):
     def __init__(self, plain: io.TextIOWrapper) -> None:
         plain.flush()
         buffered = isinstance(plain.buffer, io.BufferedWriter)
@@ -243,7 +243,7 @@ class _WholeWrites(io.RawIOBase):
 class _VisibleBytes(io.RawIOBase):
     """Takes bytes of UTF-8, also in pieces, and writes them as text."""
 
-    def __init__(self, stream: _Guarded) -> None:
+    def __init__(self, stream: _GuardedStream) -> None:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
 

@@ -30,13 +30,13 @@ def with_arms(arguments: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(path for given in arguments for path in _arms_in(Path(given)) or [given])
 
 
-class _Resolved(msgspec.Struct):
+class _ResolvedArms(msgspec.Struct):
     arms: dict[str, msgspec.Raw]
 
 
 def _arms_in(folder: Path) -> list[str]:
     try:
-        found = msgspec.json.decode((folder / RESOLVED).read_bytes(), type=_Resolved)
+        found = msgspec.json.decode((folder / RESOLVED).read_bytes(), type=_ResolvedArms)
     except (OSError, ValueError, msgspec.MsgspecError):  # no folder of a run: taken as a file
         return []
     files = [folder / f"{arm}.jsonl" for arm in found.arms]

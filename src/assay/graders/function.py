@@ -58,7 +58,11 @@ class FunctionGrader(PythonCode):
         by_name = {p.name for p in parameters if p.kind in _BY_NAME} & set(ARGUMENTS)
         unknown = [p.name for p in required if p.name not in by_name]
         if unknown or not parameters:
-            named = f"an argument {unknown[0]!r} that Assay does not provide" if unknown else "none"
+            named = (
+                f"an argument {unknown[0]!r} that Assay does not provide"
+                if unknown
+                else "no argument"
+            )
             msg = f"the grader {self.name} takes {named}"
             hint = f"let it take the trial, or any of: {', '.join(ARGUMENTS)}"
             raise PluginError(msg, hint=hint)

@@ -1,5 +1,6 @@
 """The work of a run in a process of its own, and the messages that tell of it."""
 
+import contextlib
 import traceback
 import warnings
 from collections import deque
@@ -46,10 +47,11 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 def warn(text: str) -> None:
     """Warn at the line of the program that called the library."""
-    warnings.warn(text, AssayWarning, stacklevel=2, skip_file_prefixes=(_PACKAGE,))
+    warnings.warn(text, AssayWarning, stacklevel=2, skip_file_prefixes=_OURS)
 
 
-_PACKAGE = str(Path(errors.__file__).parent)
+_OURS = (str(Path(errors.__file__).parent), contextlib.__file__.removesuffix(".py"))
+"""Where no program is: Assay, and the decorator round its functions. A whole name never matches."""
 
 
 class Ungraded:

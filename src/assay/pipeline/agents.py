@@ -11,6 +11,7 @@ import msgspec
 
 from assay import plugins
 from assay.adapters.prices import price_table
+from assay.adapters.vendor import parse_mcp, with_full_paths
 from assay.errors import InputError
 from assay.records.rows import decode_json
 from assay.records.spec import PluginRef, Surroundings
@@ -83,8 +84,6 @@ def read_mcp(path: Path, data: bytes | None = None) -> dict[str, Any]:
             raise InputError(msg, hint="check the path that --mcp names") from error
     else:
         name = "stdin"
-    from assay.adapters.vendor import parse_mcp, with_full_paths  # late: 3 ms, for --mcp alone
-
     content = decode_json(name, data)
     parse_mcp(content, str(path))
 

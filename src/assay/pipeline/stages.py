@@ -29,7 +29,6 @@ from assay.records.rows import Place, decode_row, encode_row
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.records.trial import Trial, Verdict
 from assay.run.host import LocalHost
-from assay.run.http import post
 from assay.run.notes import folder_of_row
 from assay.run.process import prepare_to_fork
 from assay.run.secrets import Secrets
@@ -339,6 +338,8 @@ def ask_model(spec: TrialSpec, model: ModelAdapter) -> Trial:
 
     It is sent from this process, outside of any sandbox: nothing but that URL is reached.
     """
+    from assay.run.http import post  # late: with ssl 50 ms, and few runs ask a model by its URL
+
     text, start_ms, began_s = spec.prompt.turns[0], round(time.time() * 1000), time.monotonic()
     try:
         lines = answer_lines(post(model.request(text), spec.limits.turn_s))

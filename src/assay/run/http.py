@@ -7,21 +7,26 @@ keeps Ctrl-C or the deadline waiting.
 """
 
 import os
+import socket
+import ssl
 import threading
 import time
 from base64 import b64encode
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPSConnection,
+    IncompleteRead,
+    RemoteDisconnected,
+)
 from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
 
 from assay.records.capture import Cause, Failure
 from assay.records.http import HttpAnswer, HttpRequest, NoAnswer, is_loopback
 from assay.run.process import raise_if_stopping
-
-if TYPE_CHECKING:
-    import ssl
-    from http.client import HTTPConnection
 
 MOST_BYTES = 4 * 1024 * 1024
 """A longer answer is none: verdicts are short."""
@@ -115,14 +120,11 @@ class _TooLong(Exception):
     pass
 
 
-def _connection(url: SplitResult, timeout_s: float) -> tuple["HTTPConnection", str, dict[str, str]]:
+def _connection(url: SplitResult, timeout_s: float) -> tuple[HTTPConnection, str, dict[str, str]]:
     """Return a connection, by the proxy of the environment if there is one.
 
     Also return the target of the request, and the headers that the proxy needs.
     """
-    # Late: with ssl they take 50 ms, and few runs ask a model by its URL.
-    from http.client import HTTPConnection, HTTPSConnection
-
     host, is_https = url.hostname or "", url.scheme == "https"
     port = url.port or (443 if is_https else 80)
     target = url.path or "/"
@@ -144,8 +146,6 @@ def _connection(url: SplitResult, timeout_s: float) -> tuple["HTTPConnection", s
 
 
 def _proxy(scheme: str, host: str, port: int) -> SplitResult | None:
-    from urllib.request import getproxies_environment, proxy_bypass  # late: as above
-
     proxies = getproxies_environment()
     found = proxies.get(scheme) or proxies.get("all")
     if not found or is_loopback(host) or proxy_bypass(f"{host}:{port}"):
@@ -154,19 +154,13 @@ def _proxy(scheme: str, host: str, port: int) -> SplitResult | None:
 
 
 @cache
-def _tls() -> "ssl.SSLContext":
+def _tls() -> ssl.SSLContext:
     """The certificates of the system, or of SSL_CERT_FILE; reading them takes 20 ms."""
-    import ssl
-
     return ssl.create_default_context()
 
 
 def _explained(error: Exception, place: str, timeout_s: float) -> NoAnswer:
     """Say why no answer came, and whether another attempt may well succeed."""
-    import socket
-    import ssl
-    from http.client import HTTPException, IncompleteRead, RemoteDisconnected
-
     cut_off = (IncompleteRead, RemoteDisconnected, ConnectionResetError, BrokenPipeError)
     known: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
         (_TooLong, f"{place} answered with more than {MOST_BYTES >> 20} MB"),

@@ -42,7 +42,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
+class UserMessage:
     """A message of the user."""
 
     text: str
@@ -57,7 +57,7 @@ class Segment:
 
     at_ms: float | None = None
     answers: list[Answer] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[UserMessage] = field(default_factory=list)
 
     @property
     def tokens(self) -> Tokens | None:
@@ -112,7 +112,7 @@ def read_session(lines: Iterable[bytes]) -> Session:
         elif entry.get("type") == "user" and (text := _text(entry.get("content"))):
             segment = session.segments[-1] if session.segments else Segment()
             at_ms, n_before = epoch_ms(entry.get("timestamp")), len(segment.answers)
-            segment.asked.append(Asked(text, at_ms, n_before))
+            segment.asked.append(UserMessage(text, at_ms, n_before))
     return session
 
 

@@ -41,7 +41,7 @@ class StoredPart:
 
 
 @dataclass
-class Asked:
+class UserMessage:
     """A message of the user."""
 
     message_id: str
@@ -61,7 +61,7 @@ class OpenCodeDb:
     """By session id: provider/model."""
     parts: dict[str, list[StoredPart]] = field(default_factory=dict)
     """By session id, in order; only parts of the model's answers."""
-    asked: dict[str, list[Asked]] = field(default_factory=dict)
+    asked: dict[str, list[UserMessage]] = field(default_factory=dict)
     """By session id, what the user said; only of sessions that no agent started."""
     folders: dict[str, str] = field(default_factory=dict)
     """By session id, where it worked."""
@@ -124,7 +124,7 @@ def _add_asked(
         asked[-1].text += f"\n{text}"
     else:
         n_before = len(database.parts.get(session_id, ()))
-        asked.append(Asked(message_id, at_ms, text, n_before))
+        asked.append(UserMessage(message_id, at_ms, text, n_before))
 
 
 def _model_name(fields: Any) -> str | None:
@@ -203,7 +203,7 @@ _STEPS = frozenset({"text", "reasoning", "tool"})
 
 
 @dataclass
-class Completed:
+class CompletedTurn:
     """The steps of a turn with those of its sub-agents, and the sub-agents' usage."""
 
     steps: list[AnyStep] = field(default_factory=list)
@@ -218,9 +218,9 @@ class Completer:
         self._clock = clock
         self._used: set[str] = set()
 
-    def complete(self, turn: OpenCodeTurn, number: int | None, *, last: bool) -> Completed:
+    def complete(self, turn: OpenCodeTurn, number: int | None, *, last: bool) -> CompletedTurn:
         """Return a turn's steps, those of a sub-agent behind the call that started it."""
-        done = Completed()
+        done = CompletedTurn()
         self._used |= turn.part_ids
         for step in turn.steps:
             self._put(step, turn.parts, number, done)
@@ -234,10 +234,10 @@ class Completer:
         return done
 
     def past_turn(
-        self, number: int, asked: Asked, parts: list[StoredPart], start_ms: float
+        self, number: int, asked: UserMessage, parts: list[StoredPart], start_ms: float
     ) -> PastTurn:
         """Return a turn of which there is nothing but the database."""
-        done, reader = Completed(), PartReader(StepBuilder(number))
+        done, reader = CompletedTurn(), PartReader(StepBuilder(number))
         for part in parts:
             if part.data.get("type") == "step-finish":
                 done.usages.append(with_cost(part.model, usage_of_part(part.data)))
@@ -247,7 +247,7 @@ class Completer:
         usage = add_usage(done.usages)
         return PastTurn(text=asked.text, at_ms=asked.at_ms, steps=done.steps, usage=usage)
 
-    def _put(self, step: AnyStep, by: PartReader, number: int | None, done: Completed) -> None:
+    def _put(self, step: AnyStep, by: PartReader, number: int | None, done: CompletedTurn) -> None:
         done.steps.append(step)
         child = by.children.get(str(step.call_id)) if isinstance(step, ToolCall) else None
         if child is None or not isinstance(step, ToolCall):
