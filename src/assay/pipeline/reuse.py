@@ -300,7 +300,7 @@ def aged_trials(
     aged: dict[str, AgedTrials] = {}
     for key, own in specs.items():
         places = [(spec.prompt.id, spec.number) for spec in own]
-        earlier = {**{p: t for p, t in done[key].items() if _is_reused(t)}, **found[key]}
+        earlier = {**found[key], **{p: t for p, t in done[key].items() if _is_reused(t)}}
         others = [other for other in specs if other != key]
         apart = {
             place: earlier[place]
