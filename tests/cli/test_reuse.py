@@ -423,3 +423,41 @@ def test_a_check_draws_among_the_trials_that_need_one(team: Team) -> None:
     found = team.verdict["reuse"]["control"]
     assert (found["check"]["nAgain"], found["check"]["agrees"]) == (8, True)
     assert (team.n_control, team.n_treated) == (8, 8)
+
+
+@pytest.mark.parametrize("how", ["filter", "edit"])
+def test_prompts_that_were_chosen_by_their_results_are_run_again(
+    assay: Callable[..., Any], tmp_path: Path, how: str
+) -> None:
+    """Those that got better by chance are kept, and those that got worse left out, or edited."""
+    team = Team(tmp_path, assay)
+    (tmp_path / "agent.sh").write_text(
+        f"[ -f version ] && arm=treated || arm=control; echo $arm >> {tmp_path}/log\n"
+        f'grep -qx "$arm $PROMPT" {tmp_path}/chanc? && echo good || echo bad\n'
+    )
+    team.edit("1")
+    luck = [f"{'treated' if i < 8 else 'control'} Task {i}\n" for i in range(N_PROMPTS)]
+    (tmp_path / "chance").write_text("".join(luck))
+    assert team.ab("-k", "1").code == 0
+    (tmp_path / "chance").write_text("")
+    if how == "filter":
+        done = team.ab("-k", "1", "--filter", ",".join(f"p{i}" for i in range(8)))
+    else:
+        text = (tmp_path / "prompts.jsonl").read_text()
+        for i in range(8, N_PROMPTS):
+            text = text.replace(f'"Task {i}"', f'"Task {i} "')
+        (tmp_path / "prompts.jsonl").write_text(text)
+        done = team.ab("-k", "1")
+    assert done.code == 0, done.stderr
+    assert "helps: " not in done.stdout.replace("whether tpl helps", "")
+    assert team.verdict["verdicts"] != {"tpl": "better"}
+    n_left = 0 if how == "filter" else 4
+    assert (team.n_control, team.n_treated) == (8 + n_left, 8 + n_left)
+    assert team.verdict["reuse"]["tpl"]["check"]["agrees"] is False
+
+
+def test_prompts_that_tell_no_arms_apart_can_be_left_out(team: Team) -> None:
+    team.edit("1")
+    done = team.ab("--filter", "!p0,!p1")
+    assert done.code == 0, done.stderr
+    assert (team.n_control, team.n_treated) == (0, 0)

@@ -112,13 +112,51 @@ def test_grading_later_does_not_find_it_either(assay, place, prompts, shell_agen
         assert (Path(trial["cwd"]) / ".agents/skills/relnotes/SKILL.md").read_text() == SKILL
 
 
-@pytest.mark.parametrize(("word", "warns"), [("Changed", True), ("nothing", False)])
-def test_a_template_that_passes_by_itself_is_said(
-    assay, place, prompts, shell_agent, word: str, warns: bool
+def test_what_a_template_tells_agents_is_hidden_as_well(assay, place, prompts, shell_agent):
+    (place / "tpl/docs").mkdir(parents=True)
+    (place / "tpl/CLAUDE.md").write_text("Write Changed at the top.\n")
+    (place / "tpl/.agents/skills/relnotes").mkdir(parents=True)
+    (place / "tpl/.agents/skills/relnotes/SKILL.md").write_text(SKILL)
+    (place / "tpl/docs/notes.md").write_text("old\n")
+    graders = ["-g", GRADERS["command"], "-g", "file:docs/notes.md"]
+    treated = ["--with", "template=tpl", *graders, "-k", 1]
+    done = assay("ab", prompts(IDLE, IDLE), "-s", shell_agent, *treated)
+    assert done.code == 0, done.stderr
+    for trial in arms(place)["treated"]:
+        found = {name.partition(":")[0]: grade["pass"] for name, grade in trial["grades"].items()}
+        assert found == {"command": False, "file": True}
+        assert (Path(trial["cwd"]) / "CLAUDE.md").exists()
+
+
+def test_a_common_template_is_not_hidden(assay, place, prompts, shell_agent):
+    (place / "tpl").mkdir()
+    (place / "tpl/CLAUDE.md").write_text("Be brief.\n")
+    both = ["--workspace-template", "tpl", "--with", "skill=skill", "-g", "file:CLAUDE.md"]
+    done = assay("ab", prompts(IDLE, IDLE), "-s", shell_agent, *both, "-k", 1)
+    assert done.code == 0, done.stderr
+    assert all(trial["pass"] for trials in arms(place).values() for trial in trials)
+
+
+@pytest.mark.parametrize(("word", "code"), [("Changed", 4), ("nothing", 0)])
+def test_a_template_that_passes_by_itself_gives_no_verdict(
+    assay, place, prompts, shell_agent, word: str, code: int
 ):
     (place / "tpl").mkdir()
     (place / "tpl" / "notes.txt").write_text(word)
     treated = ["--with", "template=tpl", "-g", GRADERS["command"], "-k", 1]
     done = assay("ab", prompts(IDLE, IDLE), "-s", shell_agent, *treated)
-    said = "Warning: the graders pass the template of tpl before any agent has worked there"
-    assert (said in done.stderr) is warns, done.stderr
+    assert done.code == code, done
+    said = "pass the template of tpl before any agent has worked there, and not that of control"
+    assert (said in done.stdout) is (code == 4), done
+    started = [path for path in place.glob("experiments/*/*/*.jsonl") if path.stat().st_size]
+    assert bool(started) is (code == 0)  # nothing is paid for a verdict that cannot be
+
+
+def test_the_graders_of_every_prompt_are_asked(assay, place, prompts, shell_agent):
+    (place / "tpl").mkdir()
+    (place / "tpl" / "notes.txt").write_text("Changed")
+    rows = [{"id": "a", "input": IDLE, "graders": ["contains:R"]}]
+    rows += [{"id": "b", "input": IDLE, "graders": [GRADERS["command"]]}]
+    done = assay("ab", prompts(*rows), "-s", shell_agent, "--with", "template=tpl", "-k", 1)
+    assert done.code == 4, done
+    assert "the graders of b pass the template of tpl" in done.stdout

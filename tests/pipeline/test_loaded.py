@@ -75,6 +75,14 @@ COMMANDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "-c of another program": (["script", "-qec", "python3 -m agent", "/dev/null"], {}),
     "pushd": (["/bin/bash", "-c", "pushd sub > /dev/null; python3 one.py"], {}),
     "a variable of the shell": (["/bin/sh", "-c", ". ./lib.env.sh; python3 -c 'import far'"], {}),
+    "code with a semicolon": (["/bin/sh", "-c", "python3 -c 'import os; import core'"], {}),
+    "code in double quotes": (["/bin/sh", "-c", 'python3 -c "import os; import core"'], {}),
+    "a here-document": (["/bin/sh", "-c", "python3 - <<X | cat\nimport core\nX"], {}),
+    "after a here-document": (
+        ["/bin/sh", "-c", "cat <<'X'\ndon't\nX\npython3 -m core\necho 'x'"],
+        {},
+    ),
+    "-I. of Perl": (["perl", "-I.", "-MCore", "-e", "1"], {}),
     "-I of Perl": (["perl", "-Ilib", "agent.pl"], {}),
     "use lib": (["perl", "agent.pl"], {}),
     "RUBYLIB": (["ruby", "plain.rb"], {"RUBYLIB": "lib"}),
@@ -139,6 +147,7 @@ def test_an_edit_of_what_is_loaded_is_seen(name: str, write: Write, tmp_path: Pa
     (tmp_path / "lib3/data").symlink_to(tmp_path / "data")
     write("agent.pl", 'use FindBin; use lib "$FindBin::Bin/lib"; use Far;\n')
     write("lib/core.pm")
+    write("core.pm")
     write("plain.rb", "require 'far'\n")
     write("names.yaml", "prompt: core.md\n")
     write("core.md")

@@ -329,11 +329,6 @@ class Conductor:
                 )
         for line in self._run.failures():
             self.say(f"Warning: {line}")
-        for name in self._run.pass_untouched():
-            self.say(
-                f"Warning: the graders pass the template of {name} before any agent has worked "
-                "there, and not that of the control: they may find the treatment itself"
-            )
 
     def _say_estimate(self) -> None:
         """Say what the rest will take; refuse what passes the budget unless somebody agrees."""

@@ -319,6 +319,27 @@ class EarlierTrials:
             for spec, one in known
         )
 
+    def chosen_from(self, sources: Iterable[str], specs: Iterable[TrialSpec]) -> set[str]:
+        """Return those of some earlier runs of which these trials are a choice that may be biased.
+
+        What is left out of such a run, by a filter or an edit of prompts, tells its arms apart.
+        """
+        wanted = {(made_from(spec.hash), spec.number) for spec in specs}
+        return {source for source in sources if self._rest_differs(self._root / source, wanted)}
+
+    def _rest_differs(self, run: Path, wanted: Collection[tuple[str, int]]) -> bool:
+        asked: set[tuple[str, int]] = set()
+        passed: dict[tuple[str, int], dict[str, bool]] = {}
+        for file in (*run.glob("*.jsonl"), *run.glob("*.jsonl.partial")):
+            arm = file.name.partition(".jsonl")[0]
+            for trial in _read_trials(file):
+                place = trial.id, trial.number
+                if (made_from(trial.spec_hash or ""), trial.number) in wanted:
+                    asked.add(place)
+                if trial.passed is not None:
+                    passed.setdefault(place, {})[arm] = trial.passed
+        return any(len({*arms.values()}) > 1 for at, arms in passed.items() if at not in asked)
+
     def ended(self, source: str) -> str | None:
         """Return when an earlier run came to its verdict, or was last written."""
         folder = self._root / source

@@ -151,19 +151,40 @@ _OWN_FOLDER = (
 )
 _ENTERED = re.compile(r"""\$\(\s*cd\s+(?:-P\s+)?(?:--\s+)?["']?\$OWN_FOLDER([\w./-]*)[^()\n]*\)""")
 """As in $(cd "$(dirname "$0")/.." && pwd)."""
+_QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
+_HERE_DOCUMENT = re.compile(
+    r"""(?P<command>[^\n;&|<]+)<<-?[ \t]*(['"]?)(?P<end>\w+)\2(?P<rest>[^\n]*)\n"""
+    r"""(?P<text>.*?\n)[ \t]*(?P=end)[ \t]*(?=\n|$)""",
+    re.DOTALL,
+)
+_CODE_OPTIONS = {
+    r"(?:python|pypy)[\d.]*|(?:ba|da|z|k)?sh": "-c",
+    r"node|bun|perl[\d.]*|ruby[\d.]*": "-e",
+}
+"""Of interpreters: the option before code."""
 
 
 def simple_commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each command in a text of the shell, as far as a glance can tell."""
-    plain = re.sub(r"\\\n", " ", text)
+    quoted: list[str] = []
+
+    def hide(found: re.Match[str]) -> str:
+        if found[0][0] == '"' and re.search(r"`|\$\(", found[0]):
+            return found[0]  # there are commands in it
+        quoted.append(found[0])
+        return f"\0{len(quoted) - 1}\0"
+
+    plain = re.sub(r"\\\n", " ", text.replace("\0", ""))
     plain = re.sub(r"(?m)(?:^|(?<=\s))#.*$", "", plain)
+    plain = _HERE_DOCUMENT.sub(_as_argument, plain)
     # The folder of a script is known: $(dirname "$0") and its like stand for it.
     for pattern in _OWN_FOLDER:
         plain = re.sub(pattern, r"$OWN_FOLDER", plain)
-    plain = _ENTERED.sub(r"$OWN_FOLDER\1", plain)
+    plain = _QUOTED.sub(hide, _ENTERED.sub(r"$OWN_FOLDER\1", plain))
     for part in re.split(r"\n|;|\|\||\||&&|&(?!>)|`|\$\(|[(){}](?!\w*\})", plain):
         if not part.strip():
             continue
+        part = re.sub(r"\0(\d+)\0", lambda found: quoted[int(found[1])], part)
         try:
             words = shlex.split(part)
         except ValueError:
@@ -174,6 +195,19 @@ def simple_commands(text: str) -> Iterator[list[str]]:
                 words = words[1:]
         if words:
             yield words
+
+
+def _as_argument(found: re.Match[str]) -> str:
+    """Write code that an interpreter reads from a here-document as an argument of it.
+
+    What other commands read there is no command.
+    """
+    words = found["command"].split()
+    for pattern, option in _CODE_OPTIONS.items():
+        if any(re.fullmatch(pattern, word.rpartition("/")[2]) for word in words):
+            command = " ".join(words[:-1] if words[-1] in ("-", "-s") else words)
+            return f"{command} {option} {shlex.quote(found['text'])} {found['rest']}"
+    return f"{found['command']}{found['rest']}"
 
 
 def filled(word: str, values: Mapping[str, str], env: Mapping[str, str], own: Path) -> str:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,8 @@ from assay.stats.noise import JudgeErrors
 from assay.stats.sequential import SequentialDecision, decide_effect, judged_look
 from assay.stats.significance import losses_differ
 
+_MOST_UNTOUCHED = 8
+"""Prompts whose graders look at a template before any trial."""
 _UNEQUAL = 0.02
 """Level of the test that says that arms lost unequally; so seldom it is wrong."""
 
@@ -372,7 +375,28 @@ class ExperimentRun:
     def proof(self) -> ArmsProof:
         """Say whether the arms differ in what they should, and in nothing else."""
         control, *others = self._facts()
-        return prove(control, others)
+        found = prove(control, others)
+        reasons = [*found.reasons, *self._passed_untouched]
+        return msgspec.structs.replace(found, valid=not reasons, reasons=reasons)
+
+    @cached_property
+    def _passed_untouched(self) -> list[str]:
+        """Name arms in whose template graders find what they look for before an agent worked.
+
+        Where the control's does not have it, the difference is the template itself.
+        """
+        control, *others = self.arms
+        found = []
+        for arm in others:
+            if arm.arm.template == control.arm.template:
+                continue
+            if passed := _passes_untouched(arm) - _passes_untouched(control):
+                ids = ", ".join(sorted(passed))
+                found.append(
+                    f"the graders of {ids} pass the template of {arm.name} before any agent has "
+                    f"worked there, and not that of {control.name}: they find the treatment itself"
+                )
+        return found
 
     def unequal_losses(self) -> dict[str, UnequalLosses]:
         """Say of which arms other shares of attempts were lost than of the control."""
@@ -399,16 +423,6 @@ class ExperimentRun:
                 common = max(failed, key=failed.count)
                 n = f"{len(failed)} of {counted_noun(len(entries), 'trial')}"
                 yield f"{n} of {arm.name} failed ({common})"
-
-    def pass_untouched(self) -> Iterator[str]:
-        """Name arms in whose template the graders find what they look for before an agent worked.
-
-        Where the control's does not have it, the difference may be the template itself.
-        """
-        control, *others = self.arms
-        others = [arm for arm in others if arm.arm.template != control.arm.template]
-        if others and not _passes_untouched(control):
-            yield from (arm.name for arm in others if _passes_untouched(arm))
 
     def effort(self, workers: int) -> Effort:
         """Return what the run has taken so far."""
@@ -537,15 +551,24 @@ def _earlier_seconds(folder: Path) -> float:
         return 0.0
 
 
-def _passes_untouched(arm: ExperimentArm) -> bool:
-    """Whether the graders pass a trial of the first prompt that has no answer and did nothing."""
-    spec, template = arm.specs[0], arm.planned.template
+def _passes_untouched(arm: ExperimentArm) -> set[str]:
+    """Return prompts whose graders pass a trial that has no answer and did nothing."""
+    if arm.planned.template is None:
+        return set()
+    specs = {spec.prompt.id: spec for spec in arm.specs}.values()
+    # Prompts that bring no graders differ in little; of the others, a few will do.
+    asked = {msgspec.json.encode(spec.graders): spec for spec in specs}
+    few = list(asked.values())[:_MOST_UNTOUCHED]
+    return {spec.prompt.id for spec in few if _passes_untouched_prompt(arm, spec)}
+
+
+def _passes_untouched_prompt(arm: ExperimentArm, spec: TrialSpec) -> bool:
     graders = [plugins.grader(ref) for ref in (*arm.planned.graders, *spec.graders)]
-    if template is None or not graders or any(grader.asks is not None for grader in graders):
+    if not graders or any(grader.asks is not None for grader in graders):
         return False
     with temporary_folder("assay-untouched-") as place:
         folder = f"{place}/workspace"
-        copy_folder(str(template), folder)
+        copy_folder(str(arm.planned.template), folder)
         trial = TrialForGraders(
             input=spec.prompt.input, output="", hint=spec.prompt.hint, cwd=folder,
             metadata=spec.prompt.metadata, row={"cwd": folder},

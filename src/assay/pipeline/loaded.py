@@ -90,6 +90,7 @@ _TEXTS = frozenset({".md", ".txt", ".prompt", ".j2", ".jinja", ".jinja2", ".tmpl
 _NOT_OF_PACKAGE = frozenset(
     {"__pycache__", "node_modules", ".git", ".venv", "venv", "dist", "build"}
 )
+_LIBRARIES = frozenset({".pm", ".rb"})
 _DATABASES = frozenset({".db", ".db3", ".sqlite", ".sqlite3", ".duckdb"})
 _WRITTEN = frozenset({".pyc", ".pyo", ".log", ".tmp", ".swp", ".lock", ".pid"}) | _DATABASES
 _TOKEN = r"~?/?[\w@+.-]+(?:/[\w@+.-]+)*"
@@ -280,6 +281,9 @@ class Loader:
         for name in filter(None, dict.fromkeys(named)):
             if name.strip("./") and _is_folder(folder / name):
                 self.folder((folder / name).resolve())
+            elif name == ".":
+                own = (each for each in self._files_below(folder) if each.suffix in _LIBRARIES)
+                self._files.update(dict.fromkeys(each.resolve() for each in own))
 
     def operands(self, args: Sequence[str], folder: Path) -> None:
         """Add files that are named as arguments: settings, prompts, scripts."""

@@ -10,7 +10,7 @@ from assay import plugins
 from assay.compare.ledger import is_held_back
 from assay.errors import InputError
 from assay.pipeline.prompts import choose, read_prompts
-from assay.pipeline.run import PreparedRun, arm_request, prepare
+from assay.pipeline.run import PreparedRun, RunRequest, arm_request, prepare
 from assay.plugin import PromptRow
 from assay.records.capture import Identity, identity_differences
 from assay.records.experiment import Experiment
@@ -48,18 +48,21 @@ def prepare_arms(
     }
     names = (experiment.control, *experiment.treatments)
     arms = {name: experiment.resolved(name) for name in names}
-    return {
-        name: prepare(
-            arm_request(
-                arm,
-                rows=rows,
-                scratch=scratch / str(number),
-                own_home=not arm.share_home,
-                **shared,
-            )
+    requests = {
+        name: arm_request(
+            arm, rows=rows, scratch=scratch / str(number), own_home=not arm.share_home, **shared
         )
         for number, (name, arm) in enumerate(arms.items())
     }
+    if len({arm.template for arm in arms.values()}) > 1:  # what it tells agents is the treatment
+        requests = {name: _hiding_template(request) for name, request in requests.items()}
+    return {name: prepare(request) for name, request in requests.items()}
+
+
+def _hiding_template(request: RunRequest) -> RunRequest:
+    assert request.material is not None
+    material = msgspec.structs.replace(request.material, is_template_hidden=True)
+    return msgspec.structs.replace(request, material=material)
 
 
 def made_of(arms: Mapping[str, PreparedRun]) -> MadeOf:

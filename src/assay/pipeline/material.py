@@ -34,6 +34,8 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
     skills: tuple[Skill, ...] = ()
     instructions: Path | None = None
     """A file that becomes CLAUDE.md, AGENTS.md or GEMINI.md, as the agent wants it."""
+    is_template_hidden: bool = False
+    """Whether graders do not see what the template tells agents, because arms differ in it."""
 
     def __bool__(self) -> bool:
         return bool(self.template or self.skills or self.instructions)

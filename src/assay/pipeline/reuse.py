@@ -2,16 +2,17 @@
 
 A provider changes under the same name. So an arm whose trials come from an earlier run, which the
 other arms have no part in, was measured under another condition, and the difference in time looks
-like an effect. A few of these trials are run again beside the others. If they differ from the
-earlier ones, all are run again. If they agree, the earlier ones count; but whatever is then said of
-the arms has to hold against trials of today alone, of which two rounds are run for this.
+like an effect. The same holds for trials that were chosen out of an earlier run, when its results
+were known. A few of these trials are run again beside the others. If they differ from the earlier
+ones, all are run again. If they agree, the earlier ones count; but whatever is then said of the
+arms has to hold against trials of today alone, of which two rounds are run for this.
 """
 
 import datetime
 import math
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -152,7 +153,11 @@ class ReuseGuard:
             specs = {key: arm.specs for key, arm in arms.items()}
             found = {key: _by_place(earlier, arm.specs) for key, arm in arms.items()}
             done = {key: self._done(key) for key in arms}
-            self._aged = aged_trials(specs, done, found, seed)
+            known = [trial for each in (*found.values(), *done.values()) for trial in each.values()]
+            sources = {_source(trial) for trial in known} - {""}
+            planned = [spec for own in specs.values() for spec in own]
+            chosen = earlier.chosen_from(sources, planned)
+            self._aged = aged_trials(specs, done, found, seed, chosen)
         self._is_checked = mode == "check" and bool(self._aged)
         if self._is_checked:
             for key, aged in self._aged.items():
@@ -283,26 +288,31 @@ def aged_trials(
     done: Mapping[str, Mapping[Place, Trial]],
     found: Mapping[str, Mapping[Place, Trial]],
     seed: int,
+    chosen: Collection[str] = (),
 ) -> dict[str, AgedTrials]:
     """Find the arms that rest on trials of another day; all by the key of the arm.
 
     specs has the planned trials, done those that are in the journals already, found those that
     earlier runs have. Where all arms have a trial from the same run, they were measured side by
-    side, and nothing has to be checked.
+    side, and nothing has to be checked; unless it is one of the runs of which only some trials
+    were chosen, as their results may have been known.
     """
     aged: dict[str, AgedTrials] = {}
     for key, own in specs.items():
         places = [(spec.prompt.id, spec.number) for spec in own]
-        earlier = {**{p: t for p, t in done[key].items() if _is_reused(t)}, **found[key]}
+        earlier = {**found[key], **{p: t for p, t in done[key].items() if _is_reused(t)}}
         others = [other for other in specs if other != key]
         apart = {
             place: earlier[place]
             for place in places
             if place in earlier
-            and any(
-                _source(done[other].get(place) or found[other].get(place))
-                != _source(earlier[place])
-                for other in others
+            and (
+                _source(earlier[place]) in chosen
+                or any(
+                    _source(done[other].get(place) or found[other].get(place))
+                    != _source(earlier[place])
+                    for other in others
+                )
             )
         }
         # Where all of them have been run anew, nothing rests on them.

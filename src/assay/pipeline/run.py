@@ -90,7 +90,7 @@ from assay.run.resources import allow_open_files
 from assay.run.treatment import AddedFiles, files_below
 from assay.run.trial import check_program
 from assay.run.turn import Trace, Until
-from assay.run.workspace import frozen_template, leave_workspace, private_root
+from assay.run.workspace import AGENT_FILES, frozen_template, leave_workspace, private_root
 
 DEFAULT_TIMEOUT_S = 60.0
 
@@ -554,12 +554,13 @@ def _surroundings(request: RunRequest, token: str, template: Path | None) -> Sur
 
 
 def _added(request: RunRequest, template: Path | None) -> AddedFiles:
-    """Return the files of skills and instructions that were put into the template."""
+    """Return the files of the treatment: skills and instructions."""
     material = request.material
     if material is None or template is None or request.scratch is None:
         return ()
     skills, instructions = places_of(request.agent)
     places = [f"{skills}/{skill.name}" for skill in material.skills]
+    places += AGENT_FILES if material.is_template_hidden else ()
     return files_below(template, [*places, *([instructions] if material.instructions else [])])
 
 

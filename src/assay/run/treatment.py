@@ -1,4 +1,4 @@
-"""Files that an experiment puts into workspaces: skills and instructions.
+"""Files that an experiment puts into workspaces: skills and instructions, those of a template too.
 
 A grader that searches the workspace would find the treatment itself and take it for the agent's
 work. So those that the agent has not changed are out of the workspace while graders look at it.
@@ -20,13 +20,13 @@ type AddedFiles = tuple[tuple[str, str], ...]
 
 def files_below(root: Path, places: Iterable[str]) -> AddedFiles:
     """Return the files at or below some places of a folder."""
-    found: list[tuple[str, str]] = []
+    found: dict[str, str] = {}
     for place in places:
         inside = [Path(at, name) for at, _, names in os.walk(root / place) for name in names]
         for path in sorted([root / place, *inside]):
             if path.is_file() and not path.is_symlink():
-                found.append((path.relative_to(root).as_posix(), _digest(path)))
-    return tuple(found)
+                found[path.relative_to(root).as_posix()] = _digest(path)
+    return tuple(found.items())
 
 
 @contextmanager
