@@ -56,6 +56,29 @@ def test_the_worst_prompts_come_with_the_reasons_of_both_graders(
     assert "agent_timeout" not in done.stdout
 
 
+def test_prompts_that_got_worse_by_chance_alone_are_told_apart(
+    assay: Callable[..., Any], write: Callable[..., Path]
+) -> None:
+    def row(n: int, passed: int) -> Any:
+        trials = [
+            {"trialNum": i + 1, "output": "", "trajectory": [], "duration": 1}
+            | {"pass": i < passed, "score": float(i < passed)}
+            for i in range(5)
+        ]
+        return {"id": f"p{n}", "input": f"q{n}", "k": 5, "metadata": {}, "trials": trials}
+
+    main = write("a", [row(n, 5) for n in range(12)])
+    for after, words in (
+        ([0, 0, 4, 4, 3, 4], "did worse on 6 prompts (beyond chance on 2), the worst 5:"),
+        ([4, 4], "did worse on 2 prompts (beyond chance on none):"),
+        ([0, 0], "did worse on 2 prompts:"),
+    ):
+        rates = after + [5] * (12 - len(after))
+        now = write("b", [row(n, passed) for n, passed in enumerate(rates)])
+        done = assay("report", f"main:{main}", f"new:{now}", "-f", "markdown")
+        assert f"**new {words}**" in done.stdout
+
+
 def test_the_difference_and_its_interval_stand_there_even_if_nothing_is_decided(
     assay: Callable[..., Any], write: Callable[..., Path]
 ) -> None:

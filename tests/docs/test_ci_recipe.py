@@ -292,7 +292,7 @@ def test_the_margin_follows_the_baseline_and_not_the_prompts_of_the_branch(
         done = after_main.run("workflow_dispatch", SALT="the branch", LOSS="60")
     finally:
         prompts.write_text(all_of_them)
-    assert (done.folder / "env.txt").read_text() == "MARGIN=0.12\n"
+    assert (done.folder / "env.txt").read_text() == "MARGIN=0.12\nHALF=0.06\n"
     assert done.failed == {"Measure the branch until it is decided": 3}, "by hand on a branch"
     assert "Post the result as a comment" not in done.steps
 

@@ -237,8 +237,15 @@ def test_the_small_picture_of_effects_cuts_no_name_and_fits_80_columns() -> None
 
 def test_what_to_look_at_first() -> None:
     worse = {"runB": "relnotes", "regressed": ["p1"], "improved": ["p2"]}
+    worse |= {"regressedChance": [0.3], "improvedChance": [0.3]}
     assert look_first([worse], []) == "Look first at prompt p1, which got worse with relnotes."
-    assert look_first([worse | {"regressed": []}], []).endswith("which got better with relnotes.")
+    nothing = {"regressed": [], "regressedChance": []}
+    assert look_first([worse | nothing], []).endswith("which got better with relnotes.")
+    # One trial of three less is no change to look at while there is one that is beyond chance.
+    sure = worse | {"improvedChance": [0.01]}
+    assert look_first([sure], []) == "Look first at prompt p2, which got better with relnotes."
+    both = sure | {"regressed": ["p1", "p3"], "regressedChance": [0.3, 0.02]}
+    assert look_first([both], []) == "Look first at prompt p3, which got worse with relnotes."
     assert look_first([worse], ["UNHEALTHY (…)"]).startswith("First fix what the verdict names;")
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.stats.noise import BuildNoise
+from assay.stats.noise import BuildNoise, total_df, total_variance
 from assay.stats.paired import compare_rates
 from assay.stats.planning import Difficulty
 from assay.stats.pooled import allocate_trials, simulate_pooled_gate, trial_spread
@@ -67,6 +67,20 @@ def test_builds_that_vary_cost_passes_and_the_plan_names_a_margin():
     assert plans[1].margin_for_90 > 0.12
     assert "builds vary by 0.030; with a margin of 0." in plans[1].words
     assert (plans[0].build_sd, plans[1].build_sd) == (None, pytest.approx(0.03))
+
+
+def test_two_baselines_bring_each_their_own_noise():
+    """That of one with few builds does not decide how sure the other is."""
+    few = BuildNoise(n_builds=3, variance=0.0009, seen=0.0012, share=1 / 3)
+    many = BuildNoise(n_builds=10, variance=0.0001, seen=0.0002, share=0.1)
+    noise = few.of_mean(), many.of_mean()
+    assert total_variance(0.0, noise) == pytest.approx(0.0009 / 3 + 0.0001 / 10)
+    # Welch and Satterthwaite: three builds among ten others and fifty prompts.
+    rest = 0.0002
+    total = rest + 0.0003 + 0.00001
+    parts = rest**2 / 49 + (0.0012 / 3) ** 2 / 2 + (0.0002 / 10) ** 2 / 9
+    assert total_df(rest, 49, noise) == pytest.approx(total**2 / parts)
+    assert few.of_difference().variance == pytest.approx(0.0009 * (1 + 1 / 3))
 
 
 def test_a_loss_of_the_margin_seldom_passes_with_many_trials_against_one():

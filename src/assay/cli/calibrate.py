@@ -96,8 +96,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "--save",
     type=OutFile(),
     metavar="FILE",
-    help="Keep the errors of the grader in this file, with --labels, for assay "
-    "compare, trials and report (--judge FILE), which correct for them. Default: keep nothing.",
+    help="Keep the errors of the grader in this file, with --labels, for assay ab, compare, trials "
+    "and report (--judge FILE), which correct for them. Default: keep nothing.",
 )
 @click.option(
     "--labels",

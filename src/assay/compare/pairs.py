@@ -504,9 +504,11 @@ _MOST_CATEGORIES = 200
 
 
 def noise_between(run_a: Run, run_b: Run) -> tuple[Noise, ...]:
-    """Return what the builds of a baseline add to the difference between two runs."""
+    """Return what the builds of baselines add to the difference between two runs."""
     known = [run.builds.noise for run in (run_a, run_b) if run.builds and run.builds.noise]
-    return (known[0].of_difference(*known[1:]),) if known else ()
+    if len(known) > 1:  # each has its own: builds of one need not vary as those of the other
+        return tuple(noise.of_mean() for noise in known)
+    return tuple(noise.of_difference() for noise in known)
 
 
 def _tallies(run: Run, places: Places) -> tuple[Ints, Ints]:

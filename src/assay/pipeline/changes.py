@@ -115,7 +115,7 @@ def find_changes(
         inputs=changed,
         expected=_expected(run, specs),
         tasks=_changed(run, run.tasks, specs, _task),
-        removed=[] if chosen else [id_ for id_ in measured if id_ not in prompts],
+        removed=[] if chosen else sorted(id_ for id_ in measured if id_ not in prompts),
     )
     unlike = unlike_graders(run, "this run", _planned_graders(specs))
     # What rows bring along is not known here; it is compared by its text.

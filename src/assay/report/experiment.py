@@ -7,6 +7,7 @@ import msgspec
 
 from assay.records.experiment import EditLook
 from assay.records.text import counted_noun
+from assay.report.sentence import BY_CHANCE
 from assay.report.text import points
 
 _MINUTE_S = 60.0
@@ -91,11 +92,15 @@ def span(seconds: float) -> str:
 
 
 def look_first(pairs: Sequence[dict[str, Any]], reasons: Sequence[str]) -> str:
-    """Say what a person should look at before anything else; nothing if nothing changed."""
+    """Say what a person should look at before anything else: changes beyond chance come first."""
     if reasons:
         return "First fix what the verdict names; the same command then runs what is missing."
-    for words, name in (("got worse", "regressed"), ("got better", "improved")):
-        for pair in pairs:
-            if ids := pair[name]:
-                return f"Look first at prompt {ids[0]}, which {words} with {pair['runB']}."
+    kinds = (("got worse", "regressed"), ("got better", "improved"))
+    for most in (BY_CHANCE, 1.0):
+        for words, name in kinds:
+            for pair in pairs:
+                chances = zip(pair[name], pair[f"{name}Chance"], strict=True)
+                found = next((id_ for id_, chance in chances if chance <= most), None)
+                if found is not None:
+                    return f"Look first at prompt {found}, which {words} with {pair['runB']}."
     return "No prompt changed its result from one arm to the other."

@@ -15,7 +15,7 @@ from assay.records.text import counted_noun, visible_line
 from assay.report.comparison import health_lines, measured, proof_lines
 from assay.report.experiment import effect_lines
 from assay.report.markdown import table_line
-from assay.report.sentence import gate_sentence, sentences
+from assay.report.sentence import BY_CHANCE, gate_sentence, sentences
 from assay.report.text import percents, points, seconds_text
 
 MOST_LINES = 40
@@ -173,10 +173,18 @@ class _Group:
             room -= len(found)
             n_all, name = len(pair["regressed"]), plain(pair["runB"])
             which = "" if n_all == len(found) else f", the worst {len(found)}"
-            yield f"**{name} did worse on {counted_noun(n_all, 'prompt')}{which}:**"
+            beyond = self._beyond_chance(pair)
+            yield f"**{name} did worse on {counted_noun(n_all, 'prompt')}{beyond}{which}:**"
             yield ""
             yield from (self._regression(pair, one) for one in found)
             yield ""
+
+    def _beyond_chance(self, pair: dict[str, Any]) -> str:
+        """Of prompts that ran several times: on how many chance does not explain it."""
+        n = sum(chance <= BY_CHANCE for chance in pair["regressedChance"])
+        if "inputFormat" not in self._sections["meta"] or n == len(pair["regressed"]):
+            return ""
+        return f" (beyond chance on {n or 'none'})"
 
     def _regression(self, pair: dict[str, Any], one: Regression) -> str:
         name = code(one.id, _MOST_NAME)

@@ -13,7 +13,7 @@ import msgspec
 from assay.records.text import counted_noun, visible_line
 from assay.report.text import money_text, percents, points, seconds_text
 
-_BY_CHANCE = 0.05
+BY_CHANCE = 0.05
 """A prompt that gets worse less often than this by chance is said to have got worse."""
 _AS_MUCH, _AS_LONG = 0.05, 0.1
 """Amounts and times that differ by a smaller share than this are called equal."""
@@ -266,7 +266,7 @@ class _PairSentences:
             return ""
         if interval["low"] > 0.0 or interval["high"] < 0.0:
             return f" (the interval excludes zero, but the test does not decide: p = {p_value:.3g})"
-        if p_value <= _BY_CHANCE:
+        if p_value <= BY_CHANCE:
             return (
                 f" (the test shows a difference, p = {p_value:.3g}, but the interval does not "
                 "exclude zero)"
@@ -326,7 +326,7 @@ class _PairSentences:
         return f"{tokens['ratio']:.2g} times the tokens"
 
     def _got_worse(self) -> Iterator[str]:
-        n_worse = sum(chance <= _BY_CHANCE for chance in self._pair["regressedChance"])
+        n_worse = sum(chance <= BY_CHANCE for chance in self._pair["regressedChance"])
         if n_worse:
             yield f"{counted_noun(n_worse, self._noun)} got worse beyond chance."
 
@@ -465,12 +465,12 @@ def effects_section(sections: Mapping[str, Any], found: Mapping[str, Any]) -> di
 def _interactions(found: Mapping[str, Any]) -> Iterator[str]:
     """Name the interactions that chance does not explain; of few treatments all of them."""
     pairs, numbers = found["interactions"], Numbers()
-    shown = [one for one in pairs if len(pairs) <= _FEW_PAIRS or one["adjustedP"] <= _BY_CHANCE]
+    shown = [one for one in pairs if len(pairs) <= _FEW_PAIRS or one["adjustedP"] <= BY_CHANCE]
     for one in sorted(shown, key=lambda one: one["adjustedP"]):
         named = " or ".join(f"{a} and {b}" for a, b in one["pairs"])
         ends = one["interval"]["low"], one["interval"]["high"]
         size, limits = numbers.size(one["difference"], ends, 0.0)
-        if one["adjustedP"] > _BY_CHANCE:
+        if one["adjustedP"] > BY_CHANCE:
             yield f"{named} are not shown to change each other's effect ({size}, {limits})."
             continue
         line = f"{named} change each other's effect ({size}, {limits})"
@@ -512,7 +512,7 @@ def effects_sentence(
         difference, limits = numbers.size(effect["difference"], ends, 0.0)
         shown = ends[0] > 0.0 or ends[1] < 0.0
         p_value = effect.get("adjustedP")
-        shown = shown and (p_value is None or p_value <= _BY_CHANCE)
+        shown = shown and (p_value is None or p_value <= BY_CHANCE)
         verb = "does not show an effect"
         if shown:
             verb = "matters" if effect["difference"] > 0.0 else "does harm"

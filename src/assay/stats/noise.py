@@ -51,11 +51,14 @@ class BuildNoise(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Standard deviation of a build's effect."""
         return math.sqrt(self.variance)
 
-    def of_difference(self, other: "BuildNoise | None" = None) -> Noise:
-        """Return what builds add to the difference from one build, or from another baseline."""
-        share = self.share + (1.0 if other is None else other.share)
-        wider = self if other is None or self.seen >= other.seen else other
-        return Noise(wider.variance * share, wider.seen * share, wider.n_builds - 1)
+    def of_mean(self) -> Noise:
+        """Return what builds add to the rate of this baseline."""
+        return Noise(self.variance * self.share, self.seen * self.share, self.n_builds - 1)
+
+    def of_difference(self) -> Noise:
+        """Return what builds add to the difference of one more build from this baseline."""
+        share = self.share + 1.0
+        return Noise(self.variance * share, self.seen * share, self.n_builds - 1)
 
 
 class JudgeErrors(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
