@@ -89,8 +89,8 @@ def test_prompt_is_called_input(assay: Assay, tmp_path: Path) -> None:
 def test_a_nul_is_named(assay: Assay, prompts: Callable[..., Path]) -> None:
     done = assay("capture", prompts("a\0b"), "--simple", "echo {}", "-o", "o.jsonl")
     assert "the prompt has a NUL character, which no program can be given" in done.stderr
-    then = "Next: remove the NUL characters from the prompts; then the same command with --overwrite."
-    assert then in done.stderr
+    then = "remove the NUL characters from the prompts; then the same command with --overwrite."
+    assert f"Next: {then}" in done.stderr
     launch = Launch(argv=["x"], cwd="/", env={}, stdout=1, stderr=2)
     assert "NUL" not in _why_not_started(launch, PermissionError(13, "Permission denied"))
 
