@@ -378,7 +378,9 @@ def _program(path: Path) -> Path:
     if not path.is_file():
         msg = f"Grader not found: {path.resolve()}"
         known = [name for name in names("assay.graders") if name not in _FILE_GRADERS]
-        raise InputError(msg, hint=f"give a file or one of: {', '.join(known)}")
+        near = closest(path.name, known)
+        meant = f"did you mean {near!r}? Otherwise " if near else ""
+        raise InputError(msg, hint=f"{meant}give a file or one of: {', '.join(known)}")
     if path.suffix != ".py" and not os.access(path, os.X_OK):
         msg = f"Grader cannot be executed: {path.resolve()}"
         hint = f"run chmod +x {path}, and name its interpreter on line 1, as in #!/usr/bin/env node"

@@ -36,6 +36,18 @@ def test_what_a_grader_should_return(
     assert told in done.stderr
 
 
+def test_what_to_do_after_a_grader_failed(
+    assay: Assay, prompts: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "g.py").write_text("def grade(trial): return 1\n")
+    words = (prompts("x"), "--simple", "echo {}", "-o", "o.jsonl")
+    done = assay("capture", *words, "-g", "g.py")
+    then = "fix the grader; then assay grade o.jsonl -g g.py -o o.graded.jsonl"
+    assert f"Next: {then}" in done.stderr
+    done = assay("capture", *words, "-g", "contians")
+    assert "did you mean 'contains'?" in done.stderr
+
+
 def test_a_file_without_a_grade(assay: Assay, prompts: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "g.py").write_text("x = 1\n")
     done = assay("capture", prompts("x"), "--simple", "echo {}", "-g", "g.py")
@@ -51,6 +63,23 @@ def test_a_broken_json_document_is_not_json_lines(assay: Assay, tmp_path: Path) 
     assert "jq -c " in done.stderr
 
 
+@pytest.mark.parametrize("command", ["compare", "explain", "grade -g contains", "report -o r.html"])
+@pytest.mark.parametrize("several", [False, True])
+def test_results_that_were_printed_over_lines_are_named(
+    assay: Assay, prompts: Callable[..., Path], tmp_path: Path, command: str, several: bool
+) -> None:
+    assay("capture", prompts("x"), "--simple", "echo {}", "-o", "o.jsonl")
+    row = json.loads((tmp_path / "o.jsonl").read_text())
+    (tmp_path / "p.json").write_text(json.dumps([row] if several else row, indent=2))
+    name, *options = command.split()
+    others = ["o.jsonl"] if name == "compare" else []
+    done = assay(name, "p.json", *others, *options)
+    assert done.code == 1
+    assert "p.json:1: this looks like one JSON document over several lines" in done.stderr
+    what = "'.[]'" if several else "."
+    assert f"jq -c {what} p.json > lines.jsonl" in done.stderr
+
+
 def test_prompt_is_called_input(assay: Assay, tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text('{"id": "a", "prompt": "hi"}\n')
     done = assay("capture", "p.jsonl", "--simple", "echo {}")
@@ -60,7 +89,8 @@ def test_prompt_is_called_input(assay: Assay, tmp_path: Path) -> None:
 def test_a_nul_is_named(assay: Assay, prompts: Callable[..., Path]) -> None:
     done = assay("capture", prompts("a\0b"), "--simple", "echo {}", "-o", "o.jsonl")
     assert "the prompt has a NUL character, which no program can be given" in done.stderr
-    assert "Next: fix what keeps the agent from starting; then" in done.stderr
+    then = "remove the NUL characters from the prompts; then the same command with --overwrite."
+    assert f"Next: {then}" in done.stderr
     launch = Launch(argv=["x"], cwd="/", env={}, stdout=1, stderr=2)
     assert "NUL" not in _why_not_started(launch, PermissionError(13, "Permission denied"))
 

@@ -106,10 +106,10 @@ def test_trials_that_were_not_measured_could_turn_an_experiment(
     assert done.code == 0, done.stderr
     told = " ".join(done.stdout.split())
     assert "It is not decided whether relnotes helps: 0 % → 13 % of prompts pass (+13 " in told
-    assert "5 trials were not measured, which could turn it; the same command runs them" in told
+    assert "5 trials were not measured (8 % of relnotes), which could turn it; the same" in told
     assert project.verdict()["verdicts"] == {"relnotes": "not-enough-data"}
     short = (project.run / "verdict.md").read_text()
-    assert "5 trials were not measured, which could turn it" in short
+    assert "5 trials were not measured (8 % of relnotes), which could turn it" in short
 
 
 def test_attempts_that_only_one_arm_lost_could_turn_an_experiment(ab: Ab, project: Project) -> None:
@@ -159,7 +159,8 @@ def test_trials_that_were_not_measured_could_turn_a_comparison(
         assert (verdict["code"] != "not-enough-data") == is_decided, verdict
         if not is_decided:
             assert verdict["nUnmeasured"] == 5
-            assert "5 trials were not measured, which could turn it; " in verdict["words"]
+            share = "5 trials were not measured (8 % of high), which could turn it; "
+            assert share in verdict["words"]
             assert "again with --resume" in verdict["words"]
         gate = assay("compare", *files, "--fail-on", "regression", "--margin", "0.005")
         judged = {True: 0, False: 4} if is_better else {True: 3, False: 4}

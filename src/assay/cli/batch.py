@@ -21,7 +21,7 @@ from assay.cli.output import echo_folded, leading_on, refuse_inputs, write_row
 from assay.cli.parameters import prompt_path
 from assay.cli.program import chosen_agent
 from assay.cli.progress import Progress
-from assay.cli.tally import rate_text, saved_passes
+from assay.cli.tally import saved_passes
 from assay.errors import RequestError
 from assay.pipeline.run import Batch, RunRequest, execute, plan
 from assay.pipeline.steps import StopRule
@@ -30,6 +30,7 @@ from assay.records.setup import counted
 from assay.records.spec import PluginRef, TrialSpec
 from assay.records.text import counted_noun, visible_line
 from assay.records.trial import Trial
+from assay.report.sentence import run_sentence
 
 _TEXT_HINT = (
     "\n  A program after the prompts must speak the Agent Client Protocol; one that prints its "
@@ -177,7 +178,14 @@ class RunDisplay(Progress):
         if request.mode == "resume" and output and output.is_file():
             passes = saved_passes(output, is_trials=request.k is not None) or passes
         incomplete = (tally.n_done < tally.total and not ended_early) or tally.n_unmeasured > 0
-        if line := rate_text(passes, request.k, tally.n_unmeasured, tally.n_unverified):
+        line = run_sentence(
+            [n for n, _ in passes.values()],
+            [n for _, n in passes.values()],
+            k=request.k,
+            n_unmeasured=tally.n_unmeasured,
+            n_unverified=tally.n_unverified,
+        )
+        if line:
             echo_folded(line, err=True)
         if output is None or not output.is_file():
             return
@@ -193,14 +201,24 @@ class RunDisplay(Progress):
 
     def _next_command(self, name: str, incomplete: bool, *, graded: bool) -> str:
         if incomplete:
-            again = "the same command with --resume runs the trials that are missing."
-            is_broken = self.tally.causes.keys() <= {"spawn"} and self.tally.causes
-            return f"fix what keeps the agent from starting; then {again}" if is_broken else again
+            return self._how_to_complete()
         if graded:
             return f"assay view {name}"
         has_hints = all(spec.prompt.hint for spec in self._batch.specs)
+        own = [shlex.quote(str(grader)) for grader in getattr(self._options, "graders", ())]
         to = _quoted(Path(str(self._options.output)).with_suffix(".graded.jsonl"))
-        return f"assay grade {name} -g {'contains' if has_hints else 'GRADER'} -o {to}"
+        words = " ".join(f"-g {one}" for one in own or ["contains" if has_hints else "GRADER"])
+        then = f"assay grade {name} {visible_line(words)} -o {to}"
+        return f"fix the grader; then {then}" if own else then
+
+    def _how_to_complete(self) -> str:
+        again = "the same command with --resume runs the trials that are missing."
+        if not self.tally.causes or self.tally.causes.keys() > {"spawn"}:
+            return again
+        if any("\0" in text for spec in self._batch.specs for text in spec.prompt.turns):
+            fix = "remove the NUL characters from the prompts"
+            return f"{fix}; then the same command with --overwrite."  # they become other prompts
+        return f"fix what keeps the agent from starting; then {again}"
 
 
 def _quoted(path: Path) -> str:

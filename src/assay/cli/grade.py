@@ -11,7 +11,6 @@ from typing import Any
 import click
 import msgspec
 
-from assay import stats
 from assay.cli.batch import usage_errors
 from assay.cli.help import examples
 from assay.cli.options import (
@@ -40,14 +39,13 @@ from assay.cli.parameters import (
     progress_option,
     quiet_option,
 )
-from assay.cli.tally import NO_INTERVAL
 from assay.errors import InputError
 from assay.pipeline.doubts import Doubts, first_failure
 from assay.pipeline.grade import GradeProgress, GradeRequest, execute, plan
 from assay.pipeline.grading import GradedRow
 from assay.records.spec import PluginRef
 from assay.records.text import counted_noun, visible_line
-from assay.report.text import percents
+from assay.report.sentence import run_sentence
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,14 +270,7 @@ class _Tally:
         """The pass rate with its interval, and what to do next."""
         if not self.n_graded or self.n_before:
             return ""
-        try:
-            rate, ends = stats.rates.rate_interval(self._passes, self._measured)
-            shown, *limits = percents(rate or 0.0, *((ends.low, ends.high) if ends else ()))
-            words = f" (95 % interval {' to '.join(limits)})" if limits else ""
-        except ImportError:
-            shown = percents(sum(self._passes) / sum(self._measured))[0]
-            words = f" (interval {NO_INTERVAL})"
-        lines = [f"Pass rate {shown} %{words}."]
+        lines = [run_sentence(self._passes, self._measured)]
         if output.is_file():
             name, page = (
                 visible_line(shlex.quote(str(path)))

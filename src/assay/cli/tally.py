@@ -1,21 +1,18 @@
 """What a run has come to so far, counted and in words."""
 
 import time
-from math import comb
 from pathlib import Path
 
 import msgspec
 from msgspec import field
 
-from assay import stats
 from assay.errors import AssayError
 from assay.records.capture import Cause, Identity, cause_words
 from assay.records.live import MOST_RUNNING, LiveState, RunningTrial, short_text
 from assay.records.setup import problems_of
 from assay.records.spec import TrialSpec
-from assay.records.text import counted_noun
 from assay.records.trial import Trial
-from assay.report.text import percents
+from assay.report.sentence import rate_and_ends
 
 type Passes = dict[str, tuple[int, int]]
 """Of each prompt: how many trials passed, and how many were measured."""
@@ -127,7 +124,9 @@ class Tally(msgspec.Struct):
 
     def rate_text(self) -> str:
         """The pass rate so far, with its interval."""
-        found = _rate_and_ends(self.passes)
+        # Copied first: a thread that draws may come between.
+        counts = list(self.passes.values())
+        found = rate_and_ends(*zip(*counts, strict=True)) if counts else None
         return f"pass {found[0]} ({found[1]})" if found else ""
 
     def cost_text(self) -> str:
@@ -191,60 +190,6 @@ class Tally(msgspec.Struct):
         cost = f"${self.cost_usd:.2f}" if self.cost_usd else ""
         parts = [f"{failed} failed" if failed else "", cost]
         return "".join(f"  {part}" for part in parts if part)
-
-
-def rate_text(
-    passes: Passes, k: int | None = None, n_unmeasured: int = 0, n_unverified: int = 0
-) -> str:
-    """The pass rate with its interval in words, how many more trials are not measured, some of them
-    by the agent's word only, and pass@k and pass^k; nothing without a grade."""
-    found = _rate_and_ends(passes)
-    if not found:
-        return ""
-    n_passed, n_measured = (sum(counts) for counts in zip(*passes.values(), strict=True))
-    of = f"{n_passed} of {counted_noun(n_measured, 'trial')}"
-    line = f"Pass rate {found[0]} (95 % interval {found[1]}), {of}"
-    if n_unmeasured:
-        n_all = n_measured + n_unmeasured
-        more = ""
-        if n_unverified:
-            (worst,) = percents(n_passed / (n_measured + n_unverified))
-            more = f"; {worst} % pass if excuses of the agent count as failures"
-        (lost,) = percents(n_unmeasured / n_all)
-        share = f"{lost} % ({n_unmeasured} of {n_all}{more})"
-        line += f"; not measured: {share}"
-    line += "."
-    whole = [counts for counts in passes.values() if k and counts[1] >= k]
-    if not k or k < _FEWEST_REPEATS or not whole:
-        return line
-    never = [comb(n - passed, k) / comb(n, k) for passed, n in whole]
-    always = [comb(passed, k) / comb(n, k) for passed, n in whole]
-    at_k, exp_k = percents(1 - sum(never) / len(whole), sum(always) / len(whole))
-    few = "" if len(whole) == len(passes) else f" (of {len(whole)} prompts with all {k} trials)"
-    return f"{line} pass@{k} {at_k} %, pass^{k} {exp_k} %{few}."
-
-
-_FEWEST_REPEATS = 2
-
-
-NO_INTERVAL = "needs numpy"
-"""In place of an interval, in assay.pyz, which has no numpy."""
-
-
-def _rate_and_ends(passes: Passes) -> tuple[str, str] | None:
-    """The pass rate and its interval as in reports: trials of a prompt are no prompts."""
-    if not passes:
-        return None
-    # Copied first: a thread that draws may come between.
-    n_passed, n_measured = zip(*list(passes.values()), strict=True)
-    try:
-        rate, interval = stats.rates.rate_interval(n_passed, n_measured)
-    except ImportError:
-        return f"{percents(sum(n_passed) / sum(n_measured))[0]} %", NO_INTERVAL
-    if rate is None or interval is None:
-        return None
-    shown, low, high = percents(rate, interval.low, interval.high)
-    return f"{shown} %", f"{low} to {high}"
 
 
 def saved_passes(output: Path, *, is_trials: bool) -> Passes | None:

@@ -94,8 +94,22 @@ def decode_line[T](
         return decoder.decode(line)
     except UNREADABLE as error:
         refuse_other_bytes(place, line)
-        _refuse_document(place, line)
         raise _refusal(place, error, decoder.type, hint) from error
+
+
+def refuse_other_bytes(place: Place, line: bytes) -> None:
+    """Raise an error for what is no text and no line: decoders complain of a consequence."""
+    if line.startswith(_GZIP):
+        name = place.rpartition(":")[0]
+        file = "" if name == "stdin" else f" {name}"
+        msg = f"{place}: compressed with gzip"
+        raise InputError(msg, hint=f"decompress it first: zcat{file} | assay … -")
+    try:
+        _check_utf8(line)
+    except UnicodeDecodeError as error:
+        msg = f"{place}: not UTF-8: {error.reason} at byte {error.start} of the line"
+        raise InputError(msg) from error
+    _refuse_document(place, line)
 
 
 def _refuse_document(place: Place, line: bytes) -> None:
@@ -107,20 +121,6 @@ def _refuse_document(place: Place, line: bytes) -> None:
         name = place.rpartition(":")[0]
         what = "'.[]'" if begin.startswith(b"[") else "."
         raise InputError(msg, hint=f"write one object per line: jq -c {what} {name} > lines.jsonl")
-
-
-def refuse_other_bytes(place: Place, line: bytes) -> None:
-    """Raise an error for what is no text: the decoder may complain of a consequence."""
-    if line.startswith(_GZIP):
-        name = place.rpartition(":")[0]
-        file = "" if name == "stdin" else f" {name}"
-        msg = f"{place}: compressed with gzip"
-        raise InputError(msg, hint=f"decompress it first: zcat{file} | assay … -")
-    try:
-        _check_utf8(line)
-    except UnicodeDecodeError as error:
-        msg = f"{place}: not UTF-8: {error.reason} at byte {error.start} of the line"
-        raise InputError(msg) from error
 
 
 def decode_row[T](

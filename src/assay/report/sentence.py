@@ -6,10 +6,12 @@ put into a verdict as a sentence of its own, in the list `facts`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import comb
 from typing import Any, NamedTuple
 
 import msgspec
 
+from assay import stats
 from assay.records.text import counted_noun, visible_line
 from assay.report.text import money_text, percents, points, seconds_text
 
@@ -120,19 +122,19 @@ class _PairSentences:
     def all(self) -> Iterator[str]:
         if refused := self._refused():
             yield refused
-            yield from self._shares(excused=True)
+            yield from self._excuses()
             return
         if self._is_unused:
             yield self._unused()
         yield self._headline()
-        yield from self._by_score()
         yield from self._too_easy_or_hard()
+        yield from self._by_score()
         yield from self._open()
         yield from self._used()
         yield from self._amounts()
         yield from self._got_worse()
         yield from self._unmeasured()
-        yield from self._shares()
+        yield from self._excuses()
         yield from self._reused()
         yield from self._verdict.get("facts", ())
 
@@ -334,51 +336,111 @@ class _PairSentences:
         """Say what was not measured, and whether that could turn the verdict."""
         if turned := self._verdict.get("turned"):
             yield f"{turned[:1].upper()}{turned[1:]} could turn it."
+        shares = ", ".join(self._shares())
+        share = f" ({shares})" if shares else ""
         n_turning = self._verdict.get("nUnmeasured")
+        n_open = (self._pair["bounds"] or {}).get("nNotMeasured", 0)
         if n_turning:
             again = _SAME_COMMAND if "proof" in self._sections else _RESUME
-            were = _were(n_turning)
-            yield f"{were} not measured, which could turn it; {again}."
-            return
-        n_open = (self._pair["bounds"] or {}).get("nNotMeasured", 0)
-        if n_open:
+            yield f"{_were(n_turning)} not measured{share}, which could turn it; {again}."
+        elif n_open:
             decided = self._code != "not-enough-data"
             they = "it" if n_open == 1 else "they"
             change = f"; {they} could not change this" * decided
-            yield f"{_were(n_open)} not measured{change}."
+            yield f"{_were(n_open)} not measured{share}{change}."
+        elif shares:
+            yield f"Not measured: {shares}."
 
-    def _shares(self, *, excused: bool = False) -> Iterator[str]:
-        """Say what share of each run is not measured; excused: only where the agent alone says why.
+    def _shares(self) -> Iterator[str]:
+        """As in: 3 % of control; nothing of a run whose trials were all measured."""
+        for run, health in self._healths():
+            planned, graded = health["planned"], health["graded"]
+            if graded < planned:
+                (share,) = percents((planned - graded) / planned)
+                yield f"{share} % of {run}"
 
-        What an agent says of its provider may be a lie, so the rate without it is said, too.
-        """
-        parts = []
-        for run, planned, graded, worst in self._measured():
-            if excused and worst is None:
-                continue
-            (share,) = percents((planned - graded) / planned)
-            words = f"{planned - graded} of {planned}"
-            if worst is not None:
-                (at_worst,) = percents(worst)
-                words += f"; {at_worst} % pass if excuses of the agent count as failures"
-            parts.append(f"{run} {share} % ({words})")
-        if parts:
-            yield f"Not measured: {', '.join(parts)}."
+    def _excuses(self) -> Iterator[str]:
+        """Say what passes if nothing is excused that the agent alone excuses: it may lie."""
+        rates = {
+            run: health["passRateAtWorst"]
+            for run, health in self._healths()
+            if health.get("unverified") and health["graded"]
+        }
+        if rates:
+            shown = zip(rates, percents(*rates.values()), strict=True)
+            parts = " and ".join(f"{run} passes {rate} %" for run, rate in shown)
+            yield f"If excuses of the agent count as failures, {parts}."
 
-    def _measured(self) -> Iterator[tuple[str, int, int, float | None]]:
-        """Yield the runs that lack something: planned and graded trials, the rate at worst."""
+    def _healths(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for run in (self._a, self._b):
-            health = self._sections.get("health", {}).get(run)
-            if health and health["graded"] < health["planned"]:
-                is_excused = health.get("unverified") and health["graded"]
-                worst = health["passRateAtWorst"] if is_excused else None
-                yield run, health["planned"], health["graded"], worst
+            if health := self._sections.get("health", {}).get(run):
+                yield run, health
 
     def _reused(self) -> Iterator[str]:
         counts = self._sections.get("reused", {})
         of = [f"{counts[run]} of {run}" for run in (self._a, self._b) if counts.get(run)]
         if of:
             yield f"Trials reused from earlier runs: {' and '.join(of)}."
+
+
+def run_sentence(
+    n_passed: Sequence[int],
+    n_measured: Sequence[int],
+    *,
+    k: int | None = None,
+    n_unmeasured: int = 0,
+    n_unverified: int = 0,
+) -> str:
+    """Say of a run alone what passes, given how many trials of each prompt did.
+
+    k gives pass@k and pass^k; of what is not measured, n_unverified is the agent's word only.
+    """
+    found = rate_and_ends(n_passed, n_measured)
+    if not found:
+        return ""
+    of = f"{sum(n_passed)} of {counted_noun(sum(n_measured), 'trial')}"
+    line = f"Pass rate {found[0]} (95 % interval {found[1]}), {of}"
+    if n_unmeasured:
+        more = ""
+        if n_unverified:
+            (worst,) = percents(sum(n_passed) / (sum(n_measured) + n_unverified))
+            more = f"; {worst} % pass if excuses of the agent count as failures"
+        n_all = sum(n_measured) + n_unmeasured
+        (lost,) = percents(n_unmeasured / n_all)
+        line += f"; not measured: {lost} % ({n_unmeasured} of {n_all}{more})"
+    return " ".join([f"{line}.", *_repeated(n_passed, n_measured, k or 0)])
+
+
+def _repeated(n_passed: Sequence[int], n_measured: Sequence[int], k: int) -> Iterator[str]:
+    """As in: pass@3 90 %, pass^3 40 %."""
+    whole = [counts for counts in zip(n_passed, n_measured, strict=True) if counts[1] >= k]
+    if k < _FEWEST_REPEATS or not whole:
+        return
+    never = [comb(n - passed, k) / comb(n, k) for passed, n in whole]
+    always = [comb(passed, k) / comb(n, k) for passed, n in whole]
+    at_k, exp_k = percents(1 - sum(never) / len(whole), sum(always) / len(whole))
+    all_whole = len(whole) == len(n_measured)
+    few = "" if all_whole else f" (of {len(whole)} prompts with all {k} trials)"
+    yield f"pass@{k} {at_k} %, pass^{k} {exp_k} %{few}."
+
+
+_FEWEST_REPEATS = 2
+NO_INTERVAL = "needs numpy"
+"""In place of an interval, in assay.pyz, which has no numpy."""
+
+
+def rate_and_ends(n_passed: Sequence[int], n_measured: Sequence[int]) -> tuple[str, str] | None:
+    """The pass rate and its interval as in reports: trials of a prompt are no prompts."""
+    if not sum(n_measured):
+        return None
+    try:
+        rate, interval = stats.rates.rate_interval(n_passed, n_measured)
+    except ImportError:
+        return f"{percents(sum(n_passed) / sum(n_measured))[0]} %", NO_INTERVAL
+    if rate is None or interval is None:
+        return None
+    shown, low, high = percents(rate, interval.low, interval.high)
+    return f"{shown} %", f"{low} to {high}"
 
 
 _AS_SEEN = 1e-9
