@@ -16,6 +16,7 @@ from assay.records.capture import Identity, identity_differences
 from assay.records.experiment import Experiment
 from assay.records.files import short_hash
 from assay.records.spec import PluginRef
+from assay.records.tape import TapeUse
 from assay.records.text import counted_noun
 
 DEFAULT_K = 5
@@ -32,7 +33,11 @@ class MadeOf(msgspec.Struct, frozen=True):
 
 
 def prepare_arms(
-    experiment: Experiment, rows: list[PromptRow], scratch: Path, **pace: Any
+    experiment: Experiment,
+    rows: list[PromptRow],
+    scratch: Path,
+    tape: TapeUse | None = None,
+    **pace: Any,
 ) -> dict[str, PreparedRun]:
     """Read what the arms name, the control first; scratch is an empty folder for templates."""
     timeout_s = experiment.grader_timeout
@@ -55,6 +60,7 @@ def prepare_arms(
                 rows=rows,
                 scratch=scratch / str(number),
                 own_home=not arm.share_home,
+                tape=msgspec.structs.replace(tape, arm=name) if tape is not None else None,
                 **shared,
             )
         )
