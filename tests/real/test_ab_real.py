@@ -143,7 +143,8 @@ def test_each_kind_of_treatment_is_found_and_a_sabotaged_control_is_invalid(
             done = lab.ab(name, arm, {"prompts": "few.jsonl"})
             assert done.returncode == 0, done.stdout + done.stderr
             assert f"arms differ in: {words}" in done.stdout
-            assert f"{name} helps: 0 % → 100 % of " in done.stdout
+            assert f"{name} helps" in done.stdout
+            assert ": 0 % → 100 % of " in done.stdout
             # The control is the same set-up every time: its trials are not run again.
             assert "4 of 4 planned trials (2 reused)" in done.stdout
         n_requests = len(model.requests)

@@ -570,9 +570,9 @@ def test_turns_remember_each_other_in_stream_and_iterative_mode(schema: str, row
 def test_help_is_shown_without_a_command(line: Line):
     text = line("assay").stdout
     for name in ("capture", "trials", "summarize", "calibrate", "validate-refs", "balance"):
-        assert f"  {name} " in text
+        assert f"  {name}" in text
     for name in ("schemas", "run", "extract", "grade", "format", "compare", "headless"):
-        assert f"  {name} " in text
+        assert f"  {name}" in text
 
 
 def test_running_again_from_the_recording_gives_the_same_rows(rows: Rows):

@@ -130,8 +130,8 @@ def _use_cases(cases: Path, agent: str) -> _Material:
     graders = [f"judge:agent={agent}"] if any(prompt.statements for prompt, _ in rows) else []
     if graders and agent == "demo":
         echo_folded(
-            "The demo agent cannot judge, so the statements about an answer are left open. There is "
-            "no verdict on them until the experiment names a judge: judge:agent=claude, or "
+            "The demo agent cannot judge, so the statements about an answer are left open "
+            "until the experiment names a judge: judge:agent=claude, or "
             "judge:model=NAME for a model by its URL."
         )
         graders = ["judge:agent=none"]

@@ -12,9 +12,9 @@ from assay.export.leftovers import leftovers
 from assay.export.messages import ChatMessage
 from assay.records.capture import Cause, Failure, Grade, Plan, ToolCall, Usage
 from assay.records.files import copy_stream, temporary_file
-from assay.records.trial import Trial
+from assay.records.trial import NUMBER, Trial
 
-_PLACED = frozenset(("id", "trialNum", "input", "output", "hint", "metadata", "grades"))
+_PLACED = frozenset(("id", NUMBER, "input", "output", "hint", "metadata", "grades"))
 _LIMITS = {Cause.AGENT_TIMEOUT: "time", Cause.AGENT_LIMIT: "custom"}
 type Sample = dict[str, Any]
 

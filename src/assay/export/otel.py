@@ -15,12 +15,12 @@ import msgspec
 from assay import __version__
 from assay.export.leftovers import leftovers
 from assay.records.capture import AnyStep, Grade, Message, Plan, Thought, ToolCall, Usage
-from assay.records.trial import Trial
+from assay.records.trial import NUMBER, Trial
 
 _INTERNAL, _ERROR = 1, 2
 _PLACED = frozenset(
     ("id", "input", "output", "hint", "trajectory", "metadata", "agent", "sessionId", "grades")
-) | {"score", "graderFailures", "trialNum"}
+) | {"score", "graderFailures", NUMBER}
 _USAGE = {
     "input_tokens": "gen_ai.usage.input_tokens",
     "output_tokens": "gen_ai.usage.output_tokens",
