@@ -219,7 +219,7 @@ def test_faults_hit_the_same_requests_in_every_run(
 ) -> None:
     found = []
     for name in ("one", "two"):
-        done, trials = run(name, "--fault", "429:0.3", url=model.url, k=6)
+        _, trials = run(name, "--fault", "429:0.3", url=model.url, k=6)
         found.append(["failure" in trial for trial in trials])
         assert {trial["stderr"] for trial in trials if "stderr" in trial} == {"status 429"}
         assert all("replay" not in trial for trial in trials)

@@ -154,6 +154,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.cause.measures_agent
 
     @property
+    def may_pass(self) -> bool:
+        """Whether another attempt may go better: it was not the agent, and no tape decides it."""
+        return not self.measures_agent and self.cause is not Cause.TAPE
+
+    @property
     def is_unverified(self) -> bool:
         """Whether it is an excuse for which there is only the agent's word."""
         if self.reported_by:
