@@ -55,6 +55,12 @@ __all__ = [
 # fmt: on
 
 
+USUAL_BASE_URLS = (
+    ("ANTHROPIC_BASE_URL", "https://api.anthropic.com"),
+    ("OPENAI_BASE_URL", "https://api.openai.com/v1"),
+    ("GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com"),
+)
+"""Variables that clients of the providers look at, and what these are without them."""
 NO_KEY = "assay-replay"
 """In place of a key that nobody will look at."""
 
@@ -263,11 +269,7 @@ class Adapter:
     """Where it looks for skills, below a project and below HOME."""
     instructions_file: str = "AGENTS.md"
     """The file of a project that it reads before every task."""
-    base_urls: Sequence[tuple[str, str]] = (
-        ("ANTHROPIC_BASE_URL", "https://api.anthropic.com"),
-        ("OPENAI_BASE_URL", "https://api.openai.com/v1"),
-        ("GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com"),
-    )
+    base_urls: Sequence[tuple[str, str]] = USUAL_BASE_URLS
     """Variables by which the agent finds its models, and where these are without them."""
     model_keys: Sequence[str] = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
     """Variables with the keys that it will not start without."""
