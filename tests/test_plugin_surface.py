@@ -24,9 +24,9 @@ NAMES = """
 """
 HOOKS = {
     Adapter: """
-        check_trials command content_hash dialogue first_start_alone forgets instructions_file
-        linger_s name offers_mcp_servers past_sessions plain_text provider
-        provider_settings read reads reads_in_home skills_folder
+        base_urls check_trials command content_hash dialogue first_start_alone forgets
+        instructions_file linger_s model_keys name offers_mcp_servers past_sessions plain_text
+        provider provider_settings read reads reads_in_home redirect skills_folder
         timeout_ms warnings watch
     """,
     Watch: "ended events feed output over_limit result session_id",

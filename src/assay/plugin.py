@@ -7,6 +7,7 @@ groups assay.adapters, assay.graders, assay.benchmarks and assay.executors, and 
 user's options as keyword arguments. Other modules of Assay may move.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -53,6 +54,15 @@ __all__ = [
 ]
 # fmt: on
 
+
+USUAL_BASE_URLS = (
+    ("ANTHROPIC_BASE_URL", "https://api.anthropic.com"),
+    ("OPENAI_BASE_URL", "https://api.openai.com/v1"),
+    ("GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com"),
+)
+"""Variables that clients of the providers look at, and what these are without them."""
+NO_KEY = "assay-replay"
+"""In place of a key that nobody will look at."""
 
 if TYPE_CHECKING:
     _default = property
@@ -259,6 +269,10 @@ class Adapter:
     """Where it looks for skills, below a project and below HOME."""
     instructions_file: str = "AGENTS.md"
     """The file of a project that it reads before every task."""
+    base_urls: Sequence[tuple[str, str]] = USUAL_BASE_URLS
+    """Variables by which the agent finds its models, and where these are without them."""
+    model_keys: Sequence[str] = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
+    """Variables with the keys that it will not start without."""
     content_hash: str | None = None
     """Stands for the program's version and the options in the identity of trials."""
     warnings: Sequence[str] = ()
@@ -267,6 +281,22 @@ class Adapter:
     def command(self, ask: Ask) -> Command:
         """Return the command that puts one turn to the agent."""
         raise NotImplementedError
+
+    def redirect(
+        self, command: Command, ask: Ask, through: Callable[[str], str], *, offline: bool = False
+    ) -> Command:
+        """Return the command of an agent that asks its models at the addresses that through gives
+        for theirs, so that a tape can be recorded or replayed.
+
+        As it is here, by the variables in base_urls. offline: no provider is asked, so any key will
+        do where there is none.
+        """
+        env = dict(command.env)
+        for name, usual in self.base_urls:
+            env[name] = through(env.get(name) or os.environ.get(name) or usual)
+        if offline:
+            env |= {n: NO_KEY for n in self.model_keys if not (env.get(n) or os.environ.get(n))}
+        return msgspec.structs.replace(command, env=env)
 
     def provider_settings(self) -> dict[str, Any]:
         """Return what of the user's own settings an agent gets in another HOME: endpoint and model.

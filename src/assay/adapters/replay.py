@@ -18,8 +18,6 @@ from assay.records.trial import Trial
 from assay.records.trial.files import HINT, trial_at
 from assay.records.trial.views import NumbersView
 
-REPLAYED = "replayed"
-"""The source of a cost that was paid when the trial was recorded, and not again."""
 _MOST_NAMED = 10
 _SHORT = 12
 
@@ -138,8 +136,8 @@ class ReplayAdapter(Adapter):
         yield _encoded(
             Line(
                 output=trial.output,
-                usage=_not_spent(trial.usage or Usage()),
-                turn_usage=[_not_spent(usage) for usage in trial.turn_usage or ()],
+                usage=(trial.usage or Usage()).as_replayed(),
+                turn_usage=[usage.as_replayed() for usage in trial.turn_usage or ()],
                 failure=failure or UNSET,
                 model=agent.model if agent else UNSET,
                 session_id=trial.session_id or UNSET,
@@ -203,12 +201,6 @@ def _index(path: Path) -> tuple[dict[str, _RecordedPrompt], dict[str, str]]:
         msg = f"{path}: no trials to replay"
         raise InputError(msg, hint=HINT)
     return recorded, by_text
-
-
-def _not_spent(usage: Usage) -> Usage:
-    if usage.cost_usd is UNSET:
-        return usage
-    return msgspec.structs.replace(usage, cost_source=REPLAYED)
 
 
 def _encoded(line: Line) -> str:

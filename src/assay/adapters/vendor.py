@@ -316,6 +316,29 @@ def endpoints_of(
     return (*(given or usual), *remote)
 
 
+def redirected(command: Command, through: Callable[[str], str]) -> tuple[Command, bool]:
+    """Replace every base URL in the arguments, variables and files of a command; return whether
+    there was any."""
+    found = False
+
+    def rewritten(text: str) -> str:
+        def put(match: re.Match[str]) -> str:
+            nonlocal found
+            found = True
+            start = match.start(1) - match.start()
+            return match[0][:start] + through(match[1])
+
+        return _BASE_URL.sub(put, text)
+
+    made = msgspec.structs.replace(
+        command,
+        argv=tuple(map(rewritten, command.argv)),
+        env={name: rewritten(value) for name, value in command.env.items()},
+        files={name: rewritten(text) for name, text in command.files.items()},
+    )
+    return made, found
+
+
 def rewrite_variables(text: str, spelling: str) -> str:
     """Rewrite ${NAME} in another syntax, given with NAME as placeholder; defaults are dropped."""
     return _VARIABLE.sub(lambda match: spelling.replace("NAME", match.group(1)), text)

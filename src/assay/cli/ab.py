@@ -20,12 +20,14 @@ from assay.cli.options import (
     grader_options,
     leave_out,
     run_options,
+    tape_use,
     text_agent_options,
     with_options,
 )
 from assay.cli.parameters import (
     Number,
     OutFolder,
+    allow_replayed_option,
     calibration_option,
     help_option,
     margin_option,
@@ -179,6 +181,7 @@ _OF_EXPERIMENT = {
 @margin_option
 @calibration_option
 @seed_option
+@allow_replayed_option
 @share_home_option
 @with_options(leave_out(run_options, *_IN_PLACE), executor_options)
 @help_option
@@ -220,7 +223,10 @@ def command(ctx: click.Context, /, source: Path | None, root: Path, **values: An
             longest_wait_s=values["longest_wait"],
             executor=executor_ref(values["executor"], values["address"]),
             fresh=values["fresh"],
-            reuse=values["reuse"],
+            # What was not run is on no tape.
+            reuse="none" if values["record"] else values["reuse"],
+            tape=tape_use(values),
+            allow_replayed=values["allow_replayed"],
             confirm=values["confirm"],
             keep_workspaces=values["keep_workspaces"] or "",
             judge=values["judge"],

@@ -20,6 +20,7 @@ from assay.cli.output import (
     refuse_measured,
 )
 from assay.cli.parameters import (
+    allow_replayed_option,
     calibration_option,
     category_option,
     debug_option,
@@ -85,6 +86,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     margin: float
     seed: int
     doubtful: Literal["fail", "keep", "show"] | None
+    allow_replayed: bool
     fail_on: "GateName | None"
     sequential: bool
     strict: bool
@@ -133,6 +135,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @margin_option
 @seed_option
 @doubtful_option
+@allow_replayed_option
 @click.option(
     "--fail-on",
     type=click.Choice(["regression", "not-better"]),
@@ -195,6 +198,7 @@ def _compare(named: Named, strategy: Strategy, options: _Options) -> int:
         growing=options.sequential,
         calibration=options.judge,
         doubtful=options.doubtful,
+        allow_replayed=options.allow_replayed,
     )
     comparison = report.compare(runs, chosen)
     for note in (*comparison.doubts, *comparison.warnings):

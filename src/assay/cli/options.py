@@ -1,7 +1,7 @@
 """Options that several commands share, and what they mean together."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,12 +37,14 @@ from assay.cli.parameters import (
     sandbox_option,
     stall_option,
 )
+from assay.errors import InputError
 from assay.pipeline import agents
 from assay.pipeline.run import DEFAULT_TIMEOUT_S, RunRequest, arm_request
 from assay.records.experiment import Arm
 from assay.records.journal import Mode
 from assay.records.rows import decode_json
 from assay.records.spec import PluginRef
+from assay.records.tape import Fault, TapeUse, parse_fault
 
 DEFAULT_TIMEOUT_MS = int(DEFAULT_TIMEOUT_S * 1000)
 DEBUG_HELP = (
@@ -133,6 +135,11 @@ class BatchOptions(ArmOptions, frozen=True, kw_only=True):
     debug: bool
     executor: str = "local"
     address: str | None = None
+    record: Path | None = None
+    replay: Path | None = None
+    record_misses: bool = False
+    pace: float = 0.0
+    faults: Sequence[Fault] = ()
 
     @property
     def prints_notes(self) -> bool:
@@ -148,6 +155,27 @@ class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
     regrade: bool
     from_stdin: bool
     benchmark: str | None
+
+
+def tape_use(values: Mapping[str, Any]) -> TapeUse | None:
+    """What becomes of what models answer, from tape_options."""
+    record, replay, faults = values["record"], values["replay"], tuple(values["faults"])
+    if record is not None and replay is not None:
+        msg = "--record and --replay cannot be used together; --record-misses extends a tape."
+        raise click.UsageError(msg)
+    for name in ("record_misses", "pace"):
+        if values[name] and replay is None:
+            msg = f"--{name.replace('_', '-')} needs --replay TAPE."
+            raise click.UsageError(msg)
+    if record is None and replay is None and not faults:
+        return None
+    return TapeUse(
+        record=str(record.resolve()) if record else "",
+        replay=str(replay.resolve()) if replay else "",
+        misses=values["record_misses"],
+        pace=values["pace"],
+        faults=faults,
+    )
 
 
 def executor_ref(executor: str, address: str | None) -> PluginRef:
@@ -281,6 +309,62 @@ benchmark_options: list[Decorator] = [
 ]
 
 
+class FaultType(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
+    """STATUS:SHARE, cut:SHARE or slow:SECONDSs."""
+
+    name = "fault"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, Fault):
+            return value
+        try:
+            return parse_fault(str(value))
+        except InputError as error:
+            self.fail(error.message, param, ctx)
+
+
+tape_options: list[Decorator] = [
+    click.option(
+        "--record",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="TAPE",
+        help="Add what the agents ask their models, and what these answer, to this file. Keys and "
+        "secrets are left out (see docs/tapes.md).",
+    ),
+    click.option(
+        "--replay",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        metavar="TAPE",
+        help="Answer the agents from this file: no key and no network is needed, and nothing is "
+        "paid. The rows are marked; they say nothing new about an agent.",
+    ),
+    click.option(
+        "--record-misses",
+        is_flag=True,
+        help="With --replay, ask the provider what the tape has no answer to, and add it. Default: "
+        "the trial ends as not measured.",
+    ),
+    click.option(
+        "--pace",
+        type=Number(min=0),
+        default=0.0,
+        metavar="N",
+        help="With --replay, how fast answers come: 1 as they were recorded, 2 in twice the time, "
+        "0 at once. Default: 0.",
+    ),
+    click.option(
+        "--fault",
+        "faults",
+        type=FaultType(),
+        multiple=True,
+        metavar="FAULT",
+        help="Let something go wrong between agents and models: a status for a share of the "
+        "requests (429:0.1), answers that are cut off (cut:0.05), or seconds of delay (slow:2s). "
+        "The same requests are hit in every run. May be repeated.",
+    ),
+]
+
+
 def executor_option(help_text: str) -> Decorator:
     """--executor of a command, which says what is done there."""
     return click.option(
@@ -350,6 +434,7 @@ run_options: list[Decorator] = [
     isolate_option,
     *confinement_options,
     env_option,
+    *tape_options,
     filter_option("Run only matching prompts, by id, metadata or tags (tags=NAME)"),
     click.option(
         "--limit",
@@ -492,4 +577,5 @@ def run_request(options: BatchOptions, agent: PluginRef, prompts: PluginRef) -> 
         keep_failed=options.keep_failed,
         keep_unsigned=options.keep_unsigned,
         rerun=options.rerun,
+        tape=tape_use(msgspec.structs.asdict(options)),
     )

@@ -266,6 +266,12 @@ margin_option: Decorator = click.option(
     metavar="RATE",
     help="Treat a smaller difference in pass rate as no difference. Default: 0.02.",
 )
+allow_replayed_option: Decorator = click.option(
+    "--allow-replayed",
+    is_flag=True,
+    help="Compare trials that a tape answered (--replay) like others. Default: they have no "
+    "verdict, because they check the harness and not the agent.",
+)
 fractions_option: Decorator = click.option(
     "--fractions",
     is_flag=True,

@@ -45,7 +45,7 @@ from assay.errors import InputError
 from assay.records.capture import cause_words
 from assay.records.experiment import Standing
 from assay.records.explanation import Doubts
-from assay.records.setup import ArmsProof, counted
+from assay.records.setup import REPLAYED_WORDS, ArmsProof, counted
 from assay.records.text import counted_noun
 from assay.records.trial.files import Kind, detect_kind
 from assay.stats.factorial import FactorialEffects
@@ -118,6 +118,8 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
     trials are of another day, or this is not the first look."""
     growing: bool = False
     """Whether trials are still to come: prompts that a run lacks are no fault of it then."""
+    allow_replayed: bool = False
+    """Whether runs that a tape answered have a verdict: of the harness, not of the agent."""
     doubtful: Treatment | None = None
     """What becomes of passes in doubt; None shows them unless a file is large."""
 
@@ -300,7 +302,10 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
         growing=options.growing,
     )
     health = {
-        run.label: check_health(aligned, i, growing=options.growing) for i, run in enumerate(runs)
+        run.label: check_health(
+            aligned, i, growing=options.growing, allow_replayed=options.allow_replayed
+        )
+        for i, run in enumerate(runs)
     }
     sections: dict[str, Any] = {
         **({"proof": msgspec.to_builtins(options.proof)} if options.proof else {}),
@@ -316,6 +321,7 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
             *warnings,
             *_not_searched(runs, options.doubtful),
             *([judge_words] if judge_words else []),
+            *_replayed_notes(runs),
         ],
         **_doubts_section(doubts, doubtful, options.doubtful),
         "meta": _meta(aligned, totals, options),
@@ -658,20 +664,31 @@ _FEW_IDS = 3
 _MOST_IDS = 100
 
 
+def _replayed_notes(runs: Sequence[Run]) -> list[str]:
+    return [
+        f"{run.label}: {counted(problem.words, problem.n_trials, run.health.n_trials)}"
+        for run in runs
+        for problem in run.health.setup_problems
+        if problem.words == REPLAYED_WORDS
+    ]
+
+
 def problems_of(run: Run) -> list[str]:
     """Say why a run by itself cannot be believed; nothing if it can."""
     found: list[str] = check_health(align([run]), 0)["problems"]
     return found
 
 
-def check_health(aligned: Aligned, run_number: int, *, growing: bool = False) -> dict[str, Any]:
+def check_health(
+    aligned: Aligned, run_number: int, *, growing: bool = False, allow_replayed: bool = False
+) -> dict[str, Any]:
     """Count what was planned, run and graded, and name what is wrong."""
     run = aligned.runs[run_number]
     missing = 0 if growing else len(aligned.ids) - len(run.ids)
     # A prompt that only other runs have was planned here too, with as many trials as any.
     per_prompt = int(run.k.max()) if len(run.k) else 1
     planned = int(run.k.sum()) + missing * per_prompt
-    problems = _problems(run, planned)
+    problems = _problems(run, planned, allow_replayed=allow_replayed)
     health = run.health
     return {
         "planned": planned,
@@ -698,10 +715,14 @@ def _with_excuses(run: Run) -> dict[str, Any]:
     return {"unverified": n_unverified, "passRateAtWorst": n_passed / n}
 
 
-def _problems(run: Run, planned: int) -> list[str]:
+def _problems(run: Run, planned: int, *, allow_replayed: bool) -> list[str]:
     health = run.health
     # A set-up that failed is no result, in however few trials.
-    problems = [_setup_words(problem, run) for problem in health.setup_problems]
+    problems = [
+        _setup_words(problem, run)
+        for problem in health.setup_problems
+        if not (allow_replayed and problem.words == REPLAYED_WORDS)
+    ]
     if not health.n_graded:
         return [*problems, "nothing is graded"]
     share = 1 - health.n_graded / max(planned, 1)

@@ -459,6 +459,7 @@ class Conductor:
             these_prompts=not (self._run.n_reused or any(s.n_tries for s in standings.values())),
             reused={name: n for name, n in reused.items() if n},
             growing=bool(decisions),
+            allow_replayed=self._options.how.allow_replayed,
             arms={
                 label: [name for name, on in zip(factors, row, strict=True) if on]
                 for (label, _), row in zip(named, design, strict=False)

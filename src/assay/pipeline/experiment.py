@@ -15,6 +15,7 @@ from assay.records.experiment import Arm, Experiment, ReuseMode
 from assay.records.files import hash_file, hash_folder
 from assay.records.problems import problem_in
 from assay.records.spec import LONGEST_WAIT_S, PluginRef
+from assay.records.tape import TapeUse
 from assay.records.text import LEAST_MEMORY, closest
 
 _TOP = frozenset(Experiment.__struct_encode_fields__)
@@ -320,6 +321,10 @@ class ExperimentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether all arms are run anew, on prompts held back for it if there are some."""
     keep_workspaces: str = ""
     """failed, all or none."""
+    tape: TapeUse | None = None
+    """What becomes of what models answer."""
+    allow_replayed: bool = False
+    """Whether there is a verdict about arms that a tape answered."""
     judge: Path | None = None
     """What is known of the errors of the judge that grades; see find_calibration."""
 

@@ -178,7 +178,7 @@ class ExperimentRun:
         pace = {"jobs": how.jobs, "rate_per_s": how.rate_per_s, "executor": how.executor}
         pace["longest_wait_s"] = how.longest_wait_s
         kept = {"keep_workspaces": how.keep_workspaces}
-        prepared = prepare_arms(experiment, rows, scratch, **pace, **kept)
+        prepared = prepare_arms(experiment, rows, scratch, how.tape, **pace, **kept)
         _check_graded(experiment, next(iter(prepared.values())))
         self.made_of = made_of(prepared)
         self.folder = run_folder(

@@ -32,6 +32,8 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Trial:
     """Make the row of one trial, not graded yet."""
     reading = adapter.read(recording)
     usage, doubts = believed_usage(reading, max(1, len(recording.turns)))
+    if usage is not None and _is_paid_for(recording):
+        usage = usage.as_replayed()
     failure = failure_of(recording, reading)
     if failure is not None and not failure.reported_by:
         failure = with_pause(failure, recording.stderr)
@@ -52,6 +54,8 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Trial:
         agent=reading.agent or UNSET,
         session_id=reading.session_id or UNSET,
         simulated_user=recording.user or UNSET,
+        replay=recording.replay or UNSET,
+        wire=recording.wire or UNSET,
         events=UNSET if never_started else reading.events,
         turn_usage=[_possible(one, 1) for one in reading.turn_usage] or UNSET,
         setup=reading.setup or UNSET,
@@ -64,6 +68,12 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Trial:
         changes=recording.changes or UNSET,
         warnings=[*recording.warnings, *reading.warnings, *_left_out(reading), *doubts] or UNSET,
     )
+
+
+def _is_paid_for(recording: Recording) -> bool:
+    """Whether no provider was asked: all answers came from a tape."""
+    replay, wire = recording.replay, recording.wire
+    return replay is not None and wire is not None and replay.hits == wire.requests
 
 
 def _left_out(reading: Reading) -> Sequence[str]:

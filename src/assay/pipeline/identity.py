@@ -19,7 +19,9 @@ from assay.pipeline.variables import chosen_variables
 from assay.plugin import Ask, Command, Machine
 from assay.records.capture import COVERS, Identity
 from assay.records.files import hash_file, hash_folder, short_hash
+from assay.records.setup import REPLAYED
 from assay.records.spec import Limits, PluginRef, Surroundings
+from assay.records.tape import TapeUse
 from assay.run.confinement import uses_landlock
 from assay.run.host import LocalHost
 from assay.run.process import is_program, program_places
@@ -75,6 +77,7 @@ def identify(
         mcp=short_hash(msgspec.json.encode(mcp, order="deterministic")) if mcp else "",
         template=hash_folder(template, own_mode=True) if template else "",
         offered=_offered(agent, surroundings, template),
+        tape=_tape(surroundings.tape),
         isolation=_isolation(surroundings),
         env=tuple(sorted(surroundings.env_names)),
         limits=_limits(limits),
@@ -112,6 +115,19 @@ def identity_of_setup(identity: Identity, setup: str, folder: Path) -> Identity:
     encoded = msgspec.json.encode(made_of, order="sorted")
     not_covered = tuple(dict.fromkeys((*identity.not_covered, *unknown)))
     return msgspec.structs.replace(identity, setup=short_hash(encoded), not_covered=not_covered)
+
+
+def _tape(use: TapeUse | None) -> str:
+    """Say where answers come from; those that are only recorded are a provider's."""
+    if use is None:
+        return ""
+    found = []
+    if use.replay:
+        tape = "a tape that grows" if use.misses else hash_file(Path(use.replay))
+        found.append(f"{REPLAYED} from {tape}")
+    if use.faults:
+        found.append(f"faults {msgspec.json.encode(use.faults).decode()}")
+    return ", ".join(found)
 
 
 def _isolation(around: Surroundings) -> str:

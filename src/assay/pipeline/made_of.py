@@ -16,6 +16,7 @@ from assay.records.capture import Identity, identity_differences
 from assay.records.experiment import Experiment
 from assay.records.files import short_hash
 from assay.records.spec import PluginRef
+from assay.records.tape import TapeUse
 from assay.records.text import counted_noun
 
 DEFAULT_K = 5
@@ -32,7 +33,11 @@ class MadeOf(msgspec.Struct, frozen=True):
 
 
 def prepare_arms(
-    experiment: Experiment, rows: list[PromptRow], scratch: Path, **pace: Any
+    experiment: Experiment,
+    rows: list[PromptRow],
+    scratch: Path,
+    tape: TapeUse | None = None,
+    **pace: Any,
 ) -> dict[str, PreparedRun]:
     """Read what the arms name, the control first; scratch is an empty folder for templates."""
     timeout_s = experiment.grader_timeout
@@ -50,7 +55,12 @@ def prepare_arms(
     arms = {name: experiment.resolved(name) for name in names}
     requests = {
         name: arm_request(
-            arm, rows=rows, scratch=scratch / str(number), own_home=not arm.share_home, **shared
+            arm,
+            rows=rows,
+            scratch=scratch / str(number),
+            own_home=not arm.share_home,
+            tape=msgspec.structs.replace(tape, arm=name) if tape is not None else None,
+            **shared,
         )
         for number, (name, arm) in enumerate(arms.items())
     }

@@ -72,6 +72,7 @@ from assay.records.experiment import Arm
 from assay.records.files import remove_abandoned_folders
 from assay.records.journal import RESUMABLE, Kind, Mode
 from assay.records.raw_streams import folder_names
+from assay.records.setup import REPLAYED_WORDS
 from assay.records.spec import (
     HINT,
     KEEP_ALL,
@@ -81,12 +82,14 @@ from assay.records.spec import (
     Surroundings,
     TrialSpec,
 )
+from assay.records.tape import TapeUse
 from assay.records.trial import Allocation, Trial
 from assay.run.confinement import uses_landlock
 from assay.run.family import end_leftovers, no_orphans_left
 from assay.run.notes import remove_passed
 from assay.run.raw import remove_kept
 from assay.run.resources import allow_open_files
+from assay.run.tapes import check_tape, open_tapes
 from assay.run.treatment import AddedFiles, files_below
 from assay.run.trial import check_program
 from assay.run.turn import Trace, Until
@@ -171,6 +174,8 @@ class RunRequest(ExecutionOptions, frozen=True, kw_only=True):
     """Variables that an isolated agent gets."""
     login: bool = False
     """Whether an isolated agent gets a copy of the user's login."""
+    tape: TapeUse | None = None
+    """What becomes of what models answer."""
     surroundings: Surroundings | None = None
     """Where and how agents run, in place of the fields above, for who has other folders."""
 
@@ -414,6 +419,9 @@ def place(
         notes.append(LANDLOCK_USED)
     notes += place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows))
     notes += _key_notes(specs)
+    if request.tape is not None and request.tape.replay:
+        what = REPLAYED_WORDS.removeprefix("replayed: ").rstrip(",")
+        notes.append(Note(f"The models' answers come from {request.tape.replay}: {what}."))
     if request.jobs > 1 and not request.overlap and OneAfterAnother.is_needed(specs):
         notes.append(ONE_AFTER_ANOTHER)
     if prepared.forgets:
@@ -503,6 +511,11 @@ def _setting(request: RunRequest, graders: Sequence[PluginRef], template: Path |
     surroundings = fitted_to(surroundings, graders)
     if request.executor.name == "local":
         check_confinement(surroundings, limits)
+    if request.tape is not None:
+        if request.executor.name != "local":
+            msg = "--record, --replay and --fault need trials that run on this machine"
+            raise RequestError(msg)
+        check_tape(request.tape)
     return Setting(
         agent=with_absolute_paths(agent, surroundings),
         benchmark=request.benchmark,
@@ -546,6 +559,7 @@ def _surroundings(request: RunRequest, token: str, template: Path | None) -> Sur
         container=request.container,
         env_names=tuple(request.env_names),
         login=request.login,
+        tape=request.tape,
         raw_dir=str(raw.resolve()) if raw else None,
         pack_raw=True,
         raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",
@@ -705,7 +719,8 @@ def execute(
     """
     progress = progress or BatchProgress()
     work = batch.work(trace)
-    with rows or open_rows(batch, progress, write) as kept:
+    tapes = open_tapes(spec.surroundings.tape for spec in _by_agent(batch.specs))
+    with tapes, rows or open_rows(batch, progress, write) as kept:
         work.prepare()
         for token in batch.earlier_tokens:
             end_leftovers(token)

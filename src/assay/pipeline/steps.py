@@ -423,7 +423,7 @@ class Retry(Step):
             while True:
                 outcome = run(spec, on_step)
                 failure, tried = outcome.failure, len(spec.retried)
-                if failure is None or failure.cause.measures_agent or tried >= self._retries:
+                if failure is None or not failure.may_pass or tried >= self._retries:
                     return outcome
                 if failure.retry_after_ms is None:  # otherwise the limiter holds all trials back
                     # Exponential backoff: these failures are mostly the provider's.

@@ -182,6 +182,9 @@ class TriggerExperiment:
         words.append("" if variant == _CURRENT else variant)
         name = ".".join(filter(None, (self._output.stem, *words)))
         elsewhere = {p.id for p, _ in request.cases} - {p.id for p, _ in cases}
+        tape = request.run.tape
+        if tape is not None:
+            tape = msgspec.structs.replace(tape, arm=".".join(filter(None, words)))
         asked = msgspec.structs.replace(
             request.run,
             agent=request.agents[agent],
@@ -194,6 +197,7 @@ class TriggerExperiment:
             graders=[self._grader],
             until=self._rule,
             output=self._output.with_name(f"{name}{self._output.suffix}"),
+            tape=tape,
         )
         return place(prepare(asked))
 

@@ -82,6 +82,7 @@ class Cause(StrEnum):
     USER = "user"
     HARNESS = "harness"
     WORKER_LOST = "worker_lost"
+    TAPE = "tape"
 
     @property
     def measures_agent(self) -> bool:
@@ -106,6 +107,7 @@ _CAUSE_WORDS = {
     "user": "simulated user failed",
     "harness": "harness error",
     "worker_lost": "worker lost",
+    "tape": "not on the tape",
 }
 
 
@@ -152,6 +154,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.cause.measures_agent
 
     @property
+    def may_pass(self) -> bool:
+        """Whether another attempt may go better: it was not the agent, and no tape decides it."""
+        return not self.measures_agent and self.cause is not Cause.TAPE
+
+    @property
     def is_unverified(self) -> bool:
         """Whether it is an excuse for which there is only the agent's word."""
         if self.reported_by:
@@ -162,6 +169,10 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_gradable(self) -> bool:
         """Whether the graders are asked all the same: the agent is to blame, and has answered."""
         return self.answered and self.measures_agent
+
+
+REPLAYED = "replayed"
+"""The source of a cost that was paid when the trial was recorded, and not again."""
 
 
 class Usage(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
@@ -183,7 +194,13 @@ class Usage(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     @property
     def spent_usd(self) -> float:
         """What this trial itself cost, as far as is known."""
-        return 0.0 if self.cost_source == "replayed" else self.cost_usd or 0.0
+        return 0.0 if self.cost_source == REPLAYED else self.cost_usd or 0.0
+
+    def as_replayed(self) -> "Usage":
+        """Return it with a cost that was paid when the trial was recorded."""
+        if self.cost_usd is UNSET:
+            return self
+        return msgspec.structs.replace(self, cost_source=REPLAYED)
 
     def plus(self, other: "Usage") -> "Usage":
         """Add two usages; what neither knows stays unknown."""
@@ -281,6 +298,39 @@ class AgentInfo(msgspec.Struct, kw_only=True, frozen=True):
     model: str | UnsetType = UNSET
 
 
+class Difference(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
+    """The result of a tool that is not the one on the tape."""
+
+    call: int
+    """Which result of its request it is, from 1."""
+    recorded: str
+    now: str
+
+
+class Replay(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defaults=True):
+    """What a trial was answered from a tape: it says nothing new about the agent."""
+
+    tape: str
+    """Name of the file."""
+    hits: int = 0
+    """How many requests were answered from it."""
+    differs: list[Difference] = []
+
+
+class Wire(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defaults=True):
+    """What the proxy between an agent and its models saw."""
+
+    requests: int = 0
+    answers: dict[str, int] = {}
+    """How many had which status."""
+    models: list[str] = []
+    """Those that were asked for."""
+    input_tokens: int = 0
+    """By the provider's count; what was cached is included."""
+    output_tokens: int = 0
+    """By the provider's count; thoughts are included."""
+
+
 class Events(msgspec.Struct, kw_only=True, rename="camel"):
     """How much of the agent's stream the adapter understood; the rest is kept in raw.
 
@@ -332,6 +382,9 @@ class Identity(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_d
     """Hash of the workspace template: names, contents and modes."""
     offered: dict[str, str] = {}
     """Instruction files, skills and MCP files that the agent could see, and their hashes."""
+    tape: str = ""
+    """Where models' answers come from, if not from a provider alone: the hash of a tape, and what
+    is made to go wrong."""
     isolation: str = "none"
     """none, isolate, sandbox, sandbox no-network, or container IMAGE."""
     env: tuple[str, ...] = ()
@@ -393,6 +446,7 @@ IDENTITY_WORDS = {
     "mcp_files": "what MCP servers load:",
     "template": "the workspace template",
     "offered": "what the agent can read:",
+    "tape": "the tape that answers",
     "isolation": "the isolation",
     "env": "the variables let through with --env",
     "variables": "the value of the variable",

@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from assay.records.capture import Cause, Failure, Identity, SimulatedUser, WorkspaceChanges
+from assay.records.capture import (
+    Cause,
+    Failure,
+    Identity,
+    Replay,
+    SimulatedUser,
+    Wire,
+    WorkspaceChanges,
+)
 from assay.records.raw_streams import SESSION_FILES, Attempt, named_streams, place_inside
 from assay.records.spec import Prompt
 
@@ -94,6 +102,10 @@ class Recording(msgspec.Struct, frozen=True):
     """What masks the secrets of the agent's environment in the row; never written itself."""
     user: SimulatedUser | None = None
     """Who answered the agent after the turns of the prompt."""
+    replay: Replay | None = None
+    """How a tape answered the agent."""
+    wire: Wire | None = None
+    """What a proxy between the agent and its models saw."""
     unsplit: bool = False
     """Made by another harness that did not keep the turns apart: they are all in one."""
 
@@ -152,6 +164,8 @@ class RawOutput(msgspec.Struct, kw_only=True, rename="camel"):
     identity: Identity | UnsetType = UNSET
     warnings: list[str] | UnsetType = UNSET
     simulated_user: SimulatedUser | UnsetType = UNSET
+    replay: Replay | UnsetType = UNSET
+    wire: Wire | UnsetType = UNSET
 
 
 def raw_output(prompt: Prompt, recording: Recording, text_agent: str | None = None) -> RawOutput:
@@ -191,6 +205,8 @@ def raw_output(prompt: Prompt, recording: Recording, text_agent: str | None = No
         output_mode=UNSET if text_agent is None else "text",
         warnings=list(recording.warnings) or UNSET,
         simulated_user=recording.user or UNSET,
+        replay=recording.replay or UNSET,
+        wire=recording.wire or UNSET,
     )
 
 
@@ -223,6 +239,8 @@ def recording_of(
         retried=tuple(row.retried or ()),
         warnings=(*(row.warnings or ()), *([NOT_READ] if is_outside else ())),
         user=row.simulated_user or None,
+        replay=row.replay or None,
+        wire=row.wire or None,
         unsplit=row.turns is UNSET,
     )
 

@@ -33,6 +33,9 @@ _SKILL_FOLDERS = {"claude": (".claude",)}
 _LONGEST_NAME = 100
 CHANGED_FILES = "changedFiles"
 """In the set-up of a trial: code of the agent's that was edited while the run went on."""
+REPLAYED = "replayed"
+"""With what an identity says that answers came from a tape."""
+REPLAYED_WORDS = "replayed: this checks the harness, not the agent,"
 _MOST_REMEMBERED = 10_000
 type Problems = tuple[str, ...]
 
@@ -76,6 +79,7 @@ def setup_problems(setup: Any, identity: Any, model: Any, denials: Any) -> Probl
     had = setup if isinstance(setup, dict) else {}
     given = identity if isinstance(identity, dict) else {}
     found = [
+        *_replayed(given),
         *_servers(had, given),
         *_skills(had, given),
         *_plugins(had),
@@ -137,6 +141,12 @@ def _decoded(text: bytes) -> Any:
         return msgspec.json.decode(text) if text else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _replayed(given: dict[str, Any]) -> Iterator[str]:
+    tape = given.get("tape")
+    if isinstance(tape, str) and tape.startswith(REPLAYED):
+        yield REPLAYED_WORDS
 
 
 def _servers(had: dict[str, Any], given: dict[str, Any]) -> Iterator[str]:

@@ -12,6 +12,7 @@ import msgspec
 from assay.errors import InputError
 from assay.records.capture import Failure, Identity
 from assay.records.patterns import Pattern, UnsupportedPatternError
+from assay.records.tape import TapeUse
 
 HINT = 'one JSON object per line, each with a unique id: {"id": "a", "input": "Say hello"}'
 
@@ -368,6 +369,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a grader wants to know what the agent changes in its folder."""
     repository: bool = False
     """Whether a grader of the user's own asks git what the agent changed."""
+    tape: TapeUse | None = None
+    """What becomes of what models answer; None lets agents ask their providers themselves."""
     written_paths: tuple[str, ...] = ()
     """Files and folders that Assay itself writes during the run; they are no agent's work."""
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,6 +26,9 @@ from assay.run.resources import is_full, lack_of, out_of
 from assay.run.tail import mask_again, recorded_lines
 from assay.run.turn import OnStep, Streams, Trace, TurnWatcher, Until
 from assay.run.workspace import child_env, our_secrets, remove_links, secrets_of
+
+if TYPE_CHECKING:
+    from assay.run.proxy import Proxy
 
 _READ_REST_S = 2.0
 """After its deadline, what is left of an agent's output is read for at most so long."""
@@ -56,6 +59,9 @@ class Conversation:
     """Answers the agent after the last turn of the prompt."""
     until: Until | None = None
     """Says of each step whether it settles the trial, which then ends."""
+
+    proxy: "Proxy | None" = None
+    """Stands between the agent and its models."""
 
     def __init__(
         self,
@@ -205,7 +211,8 @@ class Conversation:
             self._converse(ask, watch, end, dialogue, last=last)
         self.session_id = watch.session_id or self.session_id
         self.answer = watch.output()
-        if _ended_badly(end) or (dialogue is not None and (dialogue.over or not watch.ended)):
+        is_over = dialogue is not None and (dialogue.over or not watch.ended)
+        if _ended_badly(end) or self.cancelled.is_set() or is_over:
             return False
         self._history.append((text, self.answer))
         return True
@@ -229,7 +236,7 @@ class Conversation:
 
     def _run_process(self, ask: Ask, watch: Watch, end: TurnEnd, *, last: bool) -> None:
         """Hold one turn with a process of its own."""
-        process, streams = self._start(self._adapter.command(ask), end, talk=False)
+        process, streams = self._start(self._command(ask), end, talk=False)
         watcher = self._watcher(streams, watch, end)
         watcher.follow(process, self._deadline_s(), self._adapter.linger_s)
         # What a turn leaves running, such as a server, may be needed by the next turn.
@@ -246,7 +253,7 @@ class Conversation:
     ) -> None:
         """Hold one turn with a process that lives for the whole conversation."""
         if self._process is None:
-            self._start(self._adapter.command(ask), end, talk=True)
+            self._start(self._command(ask), end, talk=True)
         process, streams = self._process, self._streams
         assert process is not None
         assert streams is not None
@@ -309,6 +316,10 @@ class Conversation:
         if self.trace is not None:
             made.on_line = partial(self.trace.took, self._spec)
         return made
+
+    def _command(self, ask: Ask) -> Command:
+        command = self._adapter.command(ask)
+        return command if self.proxy is None else self.proxy.redirect(self._adapter, command, ask)
 
     def _start(self, command: Command, end: TurnEnd, *, talk: bool) -> tuple[Process, Streams]:
         self._n_processes += 1
@@ -430,6 +441,8 @@ class Conversation:
             self.trace.ended(self._spec, watcher.watch, end, answer, streams.stderr_tail)
         if self.confinement is not None and over:
             self.failure = self.confinement.note(end, self.stderr) or self.failure
+        if self.proxy is not None and not end.gateway:
+            end.gateway = self.proxy.seen()
 
     def _release(self) -> None:
         assert self._process is not None

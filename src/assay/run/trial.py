@@ -9,7 +9,7 @@ from functools import cache
 from glob import escape
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -31,6 +31,9 @@ from assay.run.resources import needed
 from assay.run.snapshot import Repository, Snapshot, TooManyFilesError, note_repository
 from assay.run.turn import OnStep, Trace, Until
 from assay.run.workspace import AGENT_FILES, keep_files, keep_start, make_workspace
+
+if TYPE_CHECKING:
+    from assay.run.tapes import TapeLane
 
 
 @contextmanager
@@ -152,6 +155,7 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners)
         place = Path(around.cwd) if around.workspace_dir else workspace
         settings = None if around.workspace_dir and is_confined else git_settings(place)
         note_repository(Repository(workspace, around) if around.repository else None)
+        lane = stack.enter_context(_taped(spec, places, conversation))
         conversation.confinement = stack.enter_context(_confinement(spec, places, world))
         stack.callback(_remove_scratch, conversation, scratch)
         started_s = time.monotonic()
@@ -163,22 +167,46 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners)
         evidence, broken = _evidence(world, conversation)
         if conversation.keep:
             _keep_session_files(conversation, places)
-    passed_s = time.monotonic() - started_s
-    left_s = spec.limits.turn_s * len(conversation.turns) - passed_s
+    left_s = spec.limits.turn_s * len(conversation.turns) - (time.monotonic() - started_s)
     changes, too_many = _changes(before, max(0.0, left_s) + _COMPARING_S)
     return Recording(
         start_ms=start_ms + round(conversation.setup_s * 1000),
         end_ms=start_ms,
         turns=tuple(conversation.turns),
-        failure=broken or too_many or conversation.failure,
+        failure=broken or too_many or (lane and lane.failure()) or conversation.failure,
         stderr=conversation.stderr.decode("utf-8", "replace").strip(),
         workspace=str(workspace) if spec.surroundings.workspace_dir else None,
         cwd=str(workspace),
         changes=changes,
         evidence=evidence,
-        warnings=conversation.warnings,
+        warnings=(*conversation.warnings, *(lane.warnings() if lane else ())),
+        replay=lane.replay() if lane else None,
+        wire=lane.wire() if lane else None,
         secrets=conversation.secrets,
     )
+
+
+@contextmanager
+def _taped(
+    spec: TrialSpec, places: Places, conversation: Conversation
+) -> Iterator["TapeLane | None"]:
+    """Put a proxy between the agent and its models, if there is anything for it to do."""
+    use = spec.surroundings.tape
+    if use is None:
+        yield None
+        return
+    # Late: the servers of http take 20 ms, and few runs need them.
+    from assay.run.proxy import Proxy
+    from assay.run.tapes import TapeLane
+    from assay.run.wire import Names
+
+    names = Names(places.workspace, places.home, places.scratch)
+    lane = TapeLane(spec, use, names, lambda: conversation.secrets, conversation.cancelled.set)
+    conversation.proxy = proxy = Proxy(lane)
+    try:
+        yield lane
+    finally:
+        proxy.close()
 
 
 _COMPARING_S = 4.0

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,8 @@ class ClaudeAdapter(VendorAdapter):
         *(".claude/CLAUDE.md", ".claude/settings.json", ".claude/skills", ".claude/agents"),
         *(".claude/commands", ".claude/rules"),
     )
+    base_urls = (("ANTHROPIC_BASE_URL", "https://api.anthropic.com"),)
+    model_keys = ("ANTHROPIC_API_KEY",)
     skills_folder = ".claude/skills"
     instructions_file = "CLAUDE.md"
 
@@ -157,6 +159,18 @@ class ClaudeAdapter(VendorAdapter):
         helper = str(provider.settings.get("apiKeyHelper") or "")
         visible = (*command.visible, *files_in(helper.split()))
         return msgspec.structs.replace(command, visible=visible) if helper else command
+
+    def redirect(
+        self, command: Command, ask: Ask, through: Callable[[str], str], *, offline: bool = False
+    ) -> Command:
+        """Set its base URL; for the user's HOME also in the settings, which come first."""
+        url = users_provider().env.get("ANTHROPIC_BASE_URL")
+        if url and not ask.home:
+            settings = msgspec.json.encode({"env": {"ANTHROPIC_BASE_URL": through(url)}}).decode()
+            argv = (command.argv[0], "--settings", settings, *command.argv[1:])
+            env = {"ANTHROPIC_BASE_URL": url, **command.env}
+            command = msgspec.structs.replace(command, argv=argv, env=env)
+        return super().redirect(command, ask, through, offline=offline)
 
     def provider_settings(self) -> dict[str, Any]:
         found = users_provider()

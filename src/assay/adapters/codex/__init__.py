@@ -5,7 +5,7 @@ import platform
 import re
 import shutil
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from assay.adapters.vendor import (
     mcp_servers,
     picked,
     read_settings,
+    redirected,
     start_failure,
     status_cause,
     text_cause,
@@ -61,10 +62,30 @@ class CodexAdapter(VendorAdapter):
         *(".codex/prompts", ".agents/skills"),
     )
     limited_linger_s = 0.5
+    base_urls = ()
+    model_keys = ("CODEX_API_KEY",)
 
     def command(self, ask: Ask) -> Command:
         """Start Codex for one turn."""
         return codex_command(self._options, ask)
+
+    def redirect(
+        self, command: Command, ask: Ask, through: Callable[[str], str], *, offline: bool = False
+    ) -> Command:
+        """Set the base URL of the provider that its settings choose, or else of OpenAI."""
+        made, found = redirected(command, through)
+        provider = users_provider()
+        settings = []
+        if not found and provider.endpoints:
+            name = provider.settings.get("model_provider")
+            key = f"model_providers.{name}.base_url" if name else "openai_base_url"
+            settings = [f"{key}={_toml(through(provider.endpoints[0]))}"]
+        elif not found:
+            url = os.environ.get("OPENAI_BASE_URL") or (_CHATGPT if _uses_chatgpt() else _OPENAI)
+            settings = [f"openai_base_url={_toml(through(url))}"]
+        words = [word for one in settings for word in ("-c", one)]
+        made = msgspec.structs.replace(made, argv=(*made.argv[:2], *words, *made.argv[2:]))
+        return super().redirect(made, ask, through, offline=offline)
 
     def provider_settings(self) -> dict[str, Any]:
         return users_provider().settings
@@ -327,6 +348,17 @@ def native_program(name: str) -> str:
         if binaries:
             return str(binaries[0])
     return name
+
+
+_OPENAI, _CHATGPT = "https://api.openai.com/v1", "https://chatgpt.com/backend-api/codex"
+
+
+def _uses_chatgpt() -> bool:
+    """Whether Codex is logged in with an account in place of a key."""
+    if os.environ.get("CODEX_API_KEY") or os.environ.get("OPENAI_API_KEY"):
+        return False
+    folder = Path(os.environ.get("CODEX_HOME") or users_home() / ".codex")
+    return '"access_token"' in read_settings(folder / "auth.json")
 
 
 _PROVIDER = (

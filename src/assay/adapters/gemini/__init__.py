@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,8 @@ class GeminiAdapter(VendorAdapter):
     name = "gemini"
     reads = ("GEMINI.md", ".gemini", ".agents")
     instructions_file = "GEMINI.md"
+    base_urls = (("GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com"),)
+    model_keys = ("GEMINI_API_KEY",)
     reads_in_home = (
         *(".gemini/GEMINI.md", ".gemini/settings.json", ".gemini/skills", ".gemini/commands"),
         *(".gemini/extensions", ".agents/skills"),
@@ -67,6 +69,21 @@ class GeminiAdapter(VendorAdapter):
     def command(self, ask: Ask) -> Command:
         """Start Gemini CLI for one turn, with every permission."""
         return gemini_command(self._options, ask)
+
+    def redirect(
+        self, command: Command, ask: Ask, through: Callable[[str], str], *, offline: bool = False
+    ) -> Command:
+        """Set its base URL, and say that it has a key: it would take the URL for a gateway."""
+        if os.environ.get("GOOGLE_GENAI_USE_VERTEXAI") == "true" and not offline:
+            msg = "--record needs GEMINI_API_KEY: Vertex AI cannot be recorded"
+            raise InputError(msg)
+        chosen = {"security": {"auth": {"selectedType": _WITH_KEY}}}
+        files = {
+            name: msgspec.json.encode(merge_settings(msgspec.json.decode(text), chosen)).decode()
+            for name, text in command.files.items()
+        }
+        command = msgspec.structs.replace(command, files=files)
+        return super().redirect(command, ask, through, offline=offline)
 
     def provider_settings(self) -> dict[str, Any]:
         keys = {name: value for name, value in _users_keys().items() if name in _BASE_URLS}

@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from assay.adapters.vendor import (
     vendor_reading,
 )
 from assay.errors import InputError
-from assay.plugin import Ask, Command, PastSession, Reading, Watch
+from assay.plugin import NO_KEY, Ask, Command, PastSession, Reading, Watch
 from assay.records.capture import Cause, Failure
 from assay.records.recording import Recording, TurnEnd
 
@@ -121,6 +121,32 @@ class OpenCodeAdapter(VendorAdapter):
             keep=_KEPT if ask.home else (),  # the user's own database holds all their sessions
             login=login_file(ask, "XDG_DATA_HOME", ".local/share", "opencode/auth.json"),
         )
+
+    def redirect(
+        self, command: Command, ask: Ask, through: Callable[[str], str], *, offline: bool = False
+    ) -> Command:
+        """Set the base URLs of its providers in the settings that come before all others."""
+        chosen = self._options.model or users_provider(None).model or ""
+        given = parse_commented_json(
+            command.env.get(_CONFIG_NAME) or os.environ.get(_CONFIG_NAME) or "{}", _CONFIG_NAME
+        )
+        providers = users_provider(chosen or None).settings.get("provider") or {}
+        urls = {
+            name: _REFERENCE.sub(lambda m: os.environ.get(m[1], ""), str(url))
+            for name, table in providers.items()
+            if (url := value_at(table, "options", "baseURL"))
+        }
+        name = chosen.partition("/")[0]
+        if name in _BASE_URLS:
+            urls.setdefault(name, _BASE_URLS[name])
+        tables = {name: {"options": {"baseURL": through(url)}} for name, url in urls.items()}
+        config = merge_settings({} if ask.home else given, {"provider": tables})
+        env = {**command.env, _CONFIG_NAME: msgspec.json.encode(config).decode()}
+        made = msgspec.structs.replace(command, env=env)
+        if offline:
+            keys = [*key_names(chosen)[:1], *variables_in(providers)]
+            env |= {n: NO_KEY for n in keys if not (env.get(n) or os.environ.get(n))}
+        return msgspec.structs.replace(made, env=env)
 
     def provider_settings(self) -> dict[str, Any]:
         return users_provider(self._options.model).settings
@@ -288,6 +314,11 @@ def _reduced(name: str, table: dict[str, Any], found: Provider) -> dict[str, Any
     return {**own, "options": options} if options else own
 
 
+def variables_in(providers: dict[str, Any]) -> list[str]:
+    """Return the variables that the settings of providers refer to."""
+    return _REFERENCE.findall(msgspec.json.encode(providers).decode())
+
+
 def _file_content(key: str) -> str:
     """Return a key that stands in the settings, or in a file that they name as {file:PATH}."""
     file = re.fullmatch(r"\{file:([^}]+)\}", key)
@@ -302,6 +333,16 @@ _ENDPOINTS = {
     "opencode": "https://opencode.ai",
 }
 """Where the models of a provider are; others are named in a variable given with --env."""
+
+
+_BASE_URLS = {
+    "anthropic": "https://api.anthropic.com/v1",
+    "openai": "https://api.openai.com/v1",
+    "google": "https://generativelanguage.googleapis.com/v1beta",
+    "openrouter": "https://openrouter.ai/api/v1",
+    "opencode": "https://opencode.ai/zen/v1",
+}
+"""The base URL of a provider whose settings name none."""
 
 
 def key_names(model: str | None) -> tuple[str, ...]:

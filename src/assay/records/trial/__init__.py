@@ -22,9 +22,11 @@ from assay.records.capture import (
     Failure,
     Grade,
     Identity,
+    Replay,
     SimulatedUser,
     Timing,
     Usage,
+    Wire,
     WorkspaceChanges,
 )
 
@@ -141,6 +143,10 @@ class CaptureRow(msgspec.Struct, kw_only=True, rename="camel"):
     session_id: str | UnsetType = UNSET
     simulated_user: SimulatedUser | UnsetType = UNSET
     """Who answered the agent after the turns of the prompt."""
+    replay: Replay | UnsetType = UNSET
+    """It was answered from a tape, and is no new measurement of the agent."""
+    wire: Wire | UnsetType = UNSET
+    """What went to the agent's models and came back, where a proxy saw it."""
     events: Events | UnsetType = UNSET
     turn_usage: list[Usage] | UnsetType = UNSET
     setup: dict[str, Any] | UnsetType = UNSET
@@ -200,6 +206,8 @@ class TrialEntry(msgspec.Struct, kw_only=True, rename="camel"):
     session_id: str | UnsetType = UNSET
     first_response: float | UnsetType = UNSET
     simulated_user: SimulatedUser | UnsetType = UNSET
+    replay: Replay | UnsetType = UNSET
+    wire: Wire | UnsetType = UNSET
     events: Events | UnsetType = UNSET
     turn_usage: list[Usage] | UnsetType = UNSET
     setup: dict[str, Any] | UnsetType = UNSET

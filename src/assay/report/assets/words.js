@@ -12,6 +12,7 @@ const CAUSES = {
   harness: "harness error",
   user: "simulated user failed",
   worker_lost: "worker lost",
+  tape: "not on the tape",
 };
 const VERDICTS = {
   better: "better",

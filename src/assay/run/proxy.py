@@ -1,0 +1,365 @@
+"""A proxy on 127.0.0.1 between an agent and its models, which the agent finds by its base URL.
+
+It passes answers on as they come and keeps a copy, or gives those of a tape. It speaks plain HTTP
+to the agent, so that no certificates are needed, and TLS to the provider.
+"""
+
+import contextlib
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from assay.plugin import Adapter, Ask, Command
+from assay.records.tape import Exchange
+from assay.run.tapes import TapeLane
+from assay.run.wire import Pieces
+
+_HOST = "127.0.0.1"
+_BLOCK = 65_536
+_TIMEOUT_S = 900.0
+"""Silence of a provider after which its connection is given up; agents have limits of their own."""
+_LAST_S = 1.0
+"""How long the end of a trial waits for exchanges that the agent did not wait for."""
+_GZIP = 31
+_MOST_BYTES = 256 * 1024 * 1024
+_OWN_HEADERS = frozenset(
+    {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host"}
+    | {"proxy-authorization", "proxy-connection", "accept-encoding", "content-length", "expect"}
+)
+_KEPT_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")
+_BODILESS = frozenset({204, 304})
+
+
+class Proxy:
+    """The proxy of one trial: a port for each provider that its agent asks."""
+
+    def __init__(self, lane: TapeLane) -> None:
+        self._lane = lane
+        self._servers: dict[str, _Server] = {}
+
+    def redirect(self, adapter: Adapter, command: Command, ask: Ask) -> Command:
+        """Return the agent's command with the proxy in place of its providers."""
+        offline = self._lane.replays and not self._lane.asks_provider
+        made = adapter.redirect(command, ask, self.through, offline=offline)
+        ours = tuple(server.url for server in self._servers.values())
+        others = tuple(url for url in made.endpoints if _origin(url) not in self._servers)
+        no_proxy = dict.fromkeys(("NO_PROXY", "no_proxy"), f"{_HOST},localhost")
+        return msgspec.structs.replace(
+            made, endpoints=(*ours, *others), env={**no_proxy, **made.env}
+        )
+
+    def through(self, url: str) -> str:
+        """Return the address at which the proxy stands for a URL."""
+        origin = _origin(url)
+        if origin not in self._servers and origin not in {s.url for s in self._servers.values()}:
+            self._servers[origin] = _Server(self._lane, origin)
+        server = self._servers.get(origin)
+        return server.url + url[len(origin) :] if server is not None else url
+
+    def seen(self) -> dict[str, Any]:
+        """Return what was seen of the traffic; see Traffic.seen."""
+        return self._lane.traffic.seen()
+
+    def close(self) -> None:
+        """End all connections."""
+        for server in self._servers.values():
+            server.end()
+
+
+def _origin(url: str) -> str:
+    split = urlsplit(url)
+    return f"{split.scheme}://{split.netloc}"
+
+
+class _Server:
+    """Listens in place of one provider; each connection has a thread."""
+
+    def __init__(self, lane: TapeLane, upstream: str) -> None:
+        self.lane, self.upstream = lane, upstream
+        self._open: set[socket.socket] = set()
+        self._changed = threading.Condition()
+        self._n_busy = 0
+        self._listening = socket.create_server((_HOST, 0), backlog=128)
+        self.url = f"http://{_HOST}:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._serve, name="proxy", daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                client, address = self._listening.accept()
+                threading.Thread(target=self._answer, args=(client, address), daemon=True).start()
+
+    def _answer(self, client: socket.socket, address: Any) -> None:
+        with self.holding(client):
+            _Handler(client, address, self)  # type: ignore[arg-type]  # of a server it reads nothing
+        client.close()
+
+    @contextlib.contextmanager
+    def holding(self, one: socket.socket) -> Iterator[None]:
+        """Let a connection be ended when the trial is over."""
+        with self._changed:
+            self._open.add(one)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._open.discard(one)
+
+    @contextlib.contextmanager
+    def exchanging(self) -> Iterator[None]:
+        """Let the end of the trial wait for what is still written."""
+        with self._changed:
+            self._n_busy += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._n_busy -= 1
+                self._changed.notify_all()
+
+    def end(self) -> None:
+        """End all connections; exchanges that are nearly over may end before."""
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._n_busy, _LAST_S)
+            for one in self._open:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+            self._changed.wait_for(lambda: not self._n_busy, _LAST_S)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection of an agent, with the connection to its provider."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "assay"
+    sys_version = ""
+    disable_nagle_algorithm = True
+    server: _Server  # type: ignore[assignment]  # of which the base class wants nothing
+    _upstream: HTTPConnection | None = None
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing."""
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):
+            super().handle()
+        if self._upstream is not None:
+            self._upstream.close()
+
+    def handle_one_request(self) -> None:
+        # As in the base class, for every method there is.
+        self.raw_requestline = self.rfile.readline(_BLOCK + 1)
+        if not self.raw_requestline:
+            self.close_connection = True
+        elif len(self.raw_requestline) > _BLOCK:
+            self.send_error(414)
+        elif self.parse_request():
+            with self.server.exchanging():
+                self._exchange()
+
+    def _exchange(self) -> None:
+        lane = self.server.lane
+        began_s, body = time.monotonic(), self._read_body()
+        lane.traffic.count("connections")
+        if "websocket" in self.headers.get("upgrade", "").lower():
+            self._send_plain(426, "this proxy speaks no websocket")
+            return
+        number = lane.arrived()
+        faults = lane.faults(number)
+        time.sleep(sum(fault.slow_s for fault in faults))
+        if status := next((fault.status for fault in faults if fault.status), 0):
+            self._send_plain(status, "a fault on purpose (--fault)")
+            return
+        cut = any(fault.cut for fault in faults)
+        found = lane.find(self.command, self.path, _decoded(body, self.headers))
+        if found is not None:
+            lane.count(found)
+            self._play(found, cut=cut)
+        elif lane.asks_provider:
+            self._pass_on(body, began_s, cut=cut)
+        else:
+            self._send_plain(404, "the tape has no answer to this request")
+
+    def _read_body(self) -> bytes:
+        if "chunked" not in self.headers.get("transfer-encoding", "").lower():
+            return self.rfile.read(int(self.headers.get("content-length") or 0))
+        parts: list[bytes] = []
+        while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
+        return b"".join(parts)
+
+    def _send_plain(self, status: int, message: str) -> None:
+        self.server.lane.traffic.answer(b"HTTP/1.1 %d " % status)
+        error = {"type": "proxy", "message": message}
+        body = msgspec.json.encode({"type": "error", "error": error})
+        self._begin(status, {"content-type": "application/json"}, len(body))
+        self._write(body if self.command != "HEAD" else b"")
+
+    def _begin(self, status: int, headers: Mapping[str, str], length: int | None) -> None:
+        """Send the head of an answer; without a length it comes in chunks."""
+        self._chunked = length is None and status not in _BODILESS and self.command != "HEAD"
+        self.send_response_only(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if self._chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        elif length is not None:
+            self.send_header("Content-Length", str(length))
+        self.end_headers()
+
+    def _write(self, data: bytes) -> None:
+        if data:
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+
+    def _end(self) -> None:
+        if self._chunked:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def _drop(self) -> None:
+        """End the connection in the middle of an answer."""
+        self.close_connection = True
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def _play(self, found: Exchange, *, cut: bool) -> None:
+        """Give the answer of a tape, at its pace."""
+        if not found.status:
+            self.server.lane.traffic.count("failed")
+            self._drop()
+            return
+        self.server.lane.traffic.answer(b"HTTP/1.1 %d " % found.status)
+        began_s, pace = time.monotonic(), self.server.lane.use.pace
+        self._begin(found.status, found.headers, None)
+        pieces = found.answer[: len(found.answer) // 2] if cut else found.answer
+        waiting = b""
+        for ms, text in pieces:
+            data = text.encode("utf-8", "surrogatepass")
+            wait_s = began_s + ms / 1000 * pace - time.monotonic() if pace else 0.0
+            if wait_s > 0:
+                self._write(waiting)
+                waiting = b""
+                time.sleep(wait_s)
+            waiting += data
+        self._write(waiting if self.command != "HEAD" else b"")
+        if cut or found.cut:
+            self._drop()
+        else:
+            self._end()
+
+    def _pass_on(self, body: bytes, began_s: float, *, cut: bool) -> None:
+        """Ask the provider; pass its answer on as it comes, and keep it."""
+        exchange = Exchange(lane=0, number=0, method=self.command, path=self.path)
+        plain = _decoded(body, self.headers)
+        try:
+            response = self._ask(body)
+        except (OSError, HTTPException):
+            self.server.lane.traffic.count("failed")
+            self.server.lane.record(exchange, plain, [])
+            self._drop()
+            return
+        self.server.lane.traffic.answer(b"HTTP/1.1 %d " % response.status)
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        pieces = Pieces(headers.get("content-type", ""))
+        passed = {n: v for n, v in headers.items() if n not in _OWN_HEADERS}
+        length = headers.get("content-length")
+        self._begin(response.status, passed, int(length) if length is not None else None)
+        with self.server.holding(self._socket()):
+            whole = self._copy(response, pieces, began_s, cut=cut)
+        exchange = msgspec.structs.replace(
+            exchange,
+            status=response.status,
+            headers={n: v for n, v in headers.items() if n in _KEPT_HEADERS},
+            cut=not whole,
+        )
+        self.server.lane.record(exchange, plain, pieces.close(_ms_since(began_s)))
+        if response.will_close and self._upstream is not None:
+            self._upstream.close()
+            self._upstream = None
+
+    def _copy(self, response: HTTPResponse, pieces: Pieces, began_s: float, *, cut: bool) -> bool:
+        """Copy an answer; return whether it came to its end. What the agent does not want any more
+        is read all the same, for the tape."""
+        gone = False
+        try:
+            while block := response.read1(_BLOCK):
+                pieces.add(_ms_since(began_s), block)
+                try:
+                    if not gone:
+                        self._write(block[: len(block) // 2] if cut else block)
+                except OSError:
+                    gone = True
+                if cut:
+                    self._drop()
+                    gone = True
+            if not gone:
+                self._end()
+            self.close_connection |= gone
+        except (OSError, HTTPException):
+            self._forget()
+            self._drop()
+            return False
+        return True
+
+    def _ask(self, body: bytes) -> HTTPResponse:
+        headers = {n: v for n, v in self.headers.items() if n.lower() not in _OWN_HEADERS}
+        headers |= {"Accept-Encoding": "identity"}
+        if body or self.command in ("POST", "PUT", "PATCH"):
+            headers["Content-Length"] = str(len(body))
+        for again in (True, False):
+            kept = self._upstream
+            connection = kept or _connected(self.server.upstream)
+            self._upstream = connection
+            try:
+                connection.request(self.command, self.path, body or None, headers)
+                return connection.getresponse()
+            except (OSError, HTTPException):
+                self._forget()
+                if kept is None or not again:  # only a connection that had been used may be stale
+                    raise
+        raise AssertionError
+
+    def _socket(self) -> socket.socket:
+        """Return that of the provider; one that closes after its answer has none any more."""
+        kept = self._upstream.sock if self._upstream is not None else None
+        return kept or self.connection
+
+    def _forget(self) -> None:
+        if self._upstream is not None:
+            self._upstream.close()
+            self._upstream = None
+
+
+def _connected(upstream: str) -> HTTPConnection:
+    split = urlsplit(upstream)
+    kind = HTTPSConnection if split.scheme == "https" else HTTPConnection
+    made = kind(split.hostname or "", split.port, timeout=_TIMEOUT_S)
+    made.connect()
+    assert made.sock is not None
+    made.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
+
+
+def _decoded(body: bytes, headers: Any) -> bytes:
+    if headers.get("content-encoding", "") != "gzip":
+        return body
+    with contextlib.suppress(zlib.error):
+        return zlib.decompressobj(_GZIP).decompress(body, _MOST_BYTES)
+    return body
+
+
+def _ms_since(began_s: float) -> int:
+    return round((time.monotonic() - began_s) * 1000)

@@ -1,0 +1,426 @@
+"""What agents and their models say to each other, without what differs from run to run.
+
+Three rules are enough for the agents that we know: the working folder, HOME and dates have names;
+ids and cache keys are numbered as they appear; and the results of tools are known by their place.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from assay.records.tape import Tokens
+from assay.run.secrets import Secrets
+
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
+_DAY = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,?\s+)?"
+_YEAR = r"(?:19|20)\d\d"
+_CLOCK = r"\d\d:\d\d(?::\d\d(?:\.\d+)?)?"
+_ZONE = r"(?:Z|[+-]\d\d:?\d\d)?"
+_DATE = re.compile(
+    rf"(?<![\w.-]){_YEAR}([-/])\d\d\1\d\d(?:[T ]{_CLOCK}{_ZONE})?(?![\w])"
+    rf"|(?<![\w./])\d\d?/\d\d?/{_YEAR}(?:,? {_CLOCK}(?: ?[AP]M)?)?(?!\w)"
+    rf"|\b{_DAY}{_MONTH}\s+\d\d?(?:st|nd|rd|th)?,?\s+(?:{_CLOCK}\s+(?:[A-Z]+\s+)?)?{_YEAR}\b"
+    rf"|\b{_DAY}\d\d?\s+{_MONTH},?\s+{_YEAR}(?:\s+{_CLOCK}(?:\s+[A-Z+0-9]+)?)?\b"
+    rf"|\b{_MONTH}\s+{_YEAR}\b"
+    rf"|(?<![\w:.])\d\d:\d\d:\d\d(?:\.\d+)?(?![\w:])"
+)
+_ID = re.compile(
+    r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
+    r"|\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{16,}\b"
+    r"|\b(?:toolu|call|msg|resp|rs|fc|ctc|ses|prt|session|evt|chatcmpl|req|user|org|acct)"
+    r"[_-](?=\w*\d)\w{8,}",
+    re.IGNORECASE,
+)
+_ID_KEYS = frozenset({"id", "user", "safety_identifier", "prompt_cache_key", "user_prompt_id"})
+_ID_ENDINGS = ("_id", "Id", "-id")
+_KEY = re.compile(
+    r"\bsk-[A-Za-z0-9_-]{16,}|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{30,}"
+    r"|\bgithub_pat_\w{30,}|\bAIza[\w-]{30,}|\bxox[abprs]-[\w-]{10,}|\bglpat-[\w-]{16,}"
+    r"|\bhf_[A-Za-z0-9]{30,}|\bya29\.[\w-]{20,}|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
+)
+"""What looks like a key, whatever variable it may come from."""
+_COVERED = re.compile(r"\[redacte(?:d(?:\]\**)?)?|\bcovered\*+")
+_SECRET = "<assay:secret>"
+_ACCOUNT = re.compile(r"(?<=account_)[0-9a-f-]{30,}|(?<=user_)[0-9a-f]{32,}")
+_FIRST = ("messages", "input", "contents")
+"""Where the history is: ids are numbered there first, so that it is the same in later requests."""
+_NOTICE = "<subagent_notification>"
+"""Begins a message of Codex that a sub-agent has ended; it comes whenever that was."""
+_BOOKKEEPING = frozenset({"metadata", "client_metadata"})
+"""What a client tells about itself: ids and times, which no model reads."""
+_SLUG = re.compile(r"[^A-Za-z0-9]")
+_SHORT = 400
+_BEFORE = 40
+"""Characters of two texts that are shown before they part."""
+
+
+class Names:
+    """The folders of a trial, and what stands on the tape in place of their paths."""
+
+    def __init__(self, folder: str, home: str | None, scratch: str = "") -> None:
+        home = home or os.environ.get("HOME") or ""
+        places = {"folder": folder, "home": home, "scratch": scratch, "tmp": f"{home}/tmp"}
+        self._places = {name: path for name, path in places.items() if len(path) > 1}
+        found: dict[str, str] = {}
+        for name, path in self._places.items():
+            for each in dict.fromkeys((path, os.path.realpath(path))):
+                found.setdefault(each, f"<assay:{name}>")
+                if each.count("/") > 1:  # as Claude Code names the folder of a project
+                    found.setdefault(_SLUG.sub("-", each), f"<assay:{name}-name>")
+        system = os.uname().release
+        found[system] = "<assay:system>"
+        self._names = found
+        longest = sorted(found, key=len, reverse=True)
+        one_of = "|".join(map(re.escape, longest))
+        self._pattern = re.compile(rf"(?<![\w.-])(?:{one_of})(?![\w-])")
+
+    def spans(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Yield where paths stand in a text, and the name of each."""
+        for found in self._pattern.finditer(text):
+            yield found.start(), found.end(), self._names[found[0]]
+
+    def hide(self, text: str) -> str:
+        """Replace paths by names."""
+        return self._pattern.sub(lambda found: self._names[found[0]], text)
+
+    def show(self, text: str) -> str:
+        """Replace names, in JSON, by the paths of this trial."""
+        if "<assay:" not in text:
+            return text
+        for name, path in self._places.items():
+            text = text.replace(f"<assay:{name}>", msgspec.json.encode(path).decode()[1:-1])
+            text = text.replace(f"<assay:{name}-name>", _SLUG.sub("-", path))
+        return text
+
+
+class Asked(NamedTuple):
+    """A request without what differs from run to run."""
+
+    request: Any
+    results: list[Any]
+
+
+def without_keys(text: str) -> str:
+    """Cover what looks like a key; the text keeps its length."""
+    return _KEY.sub(lambda found: "covered".ljust(len(found[0]), "*")[: len(found[0])], text)
+
+
+def asked(body: bytes, names: Names, secrets: Secrets) -> Asked:
+    """Return what a request asks for, in any of the four formats."""
+    masked = secrets.mask_file(body).decode("utf-8", "replace")
+    try:
+        value = msgspec.json.decode(masked) if masked else None
+    except (msgspec.DecodeError, RecursionError):
+        value = masked
+    reader = _Reader(names)
+    return Asked(reader.read(value), reader.results)
+
+
+class _Reader:
+    """Applies the three rules to one request."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._ids: dict[str, str] = {}
+        self.results: list[Any] = []
+
+    def read(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return self._value(value)
+        first = [name for name in _FIRST if name in value]
+        order = [*first, *(name for name in sorted(value) if name not in first)]
+        kept = [name for name in order if name not in _BOOKKEEPING]
+        return {
+            name: [self._value(one) for one in value[name] if not _is_notice(one)]
+            if name in _FIRST and isinstance(value[name], list)
+            else self._field(name, value[name])
+            for name in kept
+        }
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, list):
+            return [self._value(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        result = _result_field(value)
+        made = {}
+        for name, one in value.items():
+            if name == result:
+                made[name] = f"<assay:result {len(self.results) + 1}>"
+                self.results.append(self._value(one))
+            elif result is None or name != "is_error":
+                made[self._text(name)] = self._field(name, one)
+        return made
+
+    def _field(self, name: str, value: Any) -> Any:
+        is_id = name in _ID_KEYS or name.endswith(_ID_ENDINGS)
+        if is_id and isinstance(value, str) and value:
+            return self._id(value)
+        return self._value(value)
+
+    def _id(self, value: str) -> str:
+        return self._ids.setdefault(value, f"<assay:id {len(self._ids) + 1}>")
+
+    def _text(self, text: str) -> str:
+        if len(text) < 8:
+            return text
+        text = _COVERED.sub(_SECRET, without_keys(self._names.hide(text)))
+        text = _DATE.sub("<assay:date>", text)
+        return _ID.sub(lambda found: self._id(found[0]), text)
+
+
+def _is_notice(message: Any) -> bool:
+    """Whether a message is there at another place in each run."""
+    parts = message.get("content") if isinstance(message, dict) else None
+    first = parts[0] if isinstance(parts, list) and parts else None
+    text = first.get("text") if isinstance(first, dict) else None
+    return isinstance(text, str) and text.lstrip().startswith(_NOTICE)
+
+
+def _result_field(value: dict[str, Any]) -> str | None:
+    """Return the field that holds what a tool returned, if this is such a part of a request."""
+    kind = value.get("type")
+    if kind == "tool_result" or value.get("role") == "tool":
+        return "content" if "content" in value else None
+    if isinstance(kind, str) and kind.endswith("_output") and "output" in value:
+        return "output"
+    # Of Gemini: {"functionResponse": {"name": …, "response": …}}.
+    return "response" if "response" in value and "name" in value else None
+
+
+def first_difference(old: Any, new: Any, path: str = "") -> tuple[str, str, str] | None:
+    """Return where two requests differ first, and what stands there."""
+    if old == new:
+        return None
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in dict.fromkeys((*old, *new)):
+            place = f"{path}.{name}" if path else str(name)
+            if name not in old or name not in new:
+                shown = [_shown(one[name]) if name in one else "nothing" for one in (old, new)]
+                return place, shown[0], shown[1]
+            if found := first_difference(old[name], new[name], place):
+                return found
+    if isinstance(old, list) and isinstance(new, list):
+        for number, pair in enumerate(zip(old, new, strict=False)):
+            if found := first_difference(*pair, f"{path}[{number}]"):
+                return found
+        longer = max(old, new, key=len)
+        more = _shown(longer[min(len(old), len(new))])
+        before, now = (more, "nothing") if longer is old else ("nothing", more)
+        return f"{path}[{min(len(old), len(new))}]", before, now
+    return (path or "the request", *_shown_apart(old, new))
+
+
+def _shown_apart(old: Any, new: Any) -> tuple[str, str]:
+    """Show two values; of two long texts, from shortly before they part."""
+    if not (isinstance(old, str) and isinstance(new, str)):
+        return _shown(old), _shown(new)
+    pairs = enumerate(zip(old, new, strict=False))
+    same = next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))
+    start = max(0, same - _BEFORE)
+    return _shown(old[start:]), _shown(new[start:])
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
+
+
+def similarity(old: Any, new: Any) -> float:
+    """Return how much of two requests is alike, from 0 to 1."""
+    if old == new:
+        return 1.0
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = {*old, *new}
+        return float(sum(similarity(old.get(n), new.get(n)) for n in names) / len(names))
+    if isinstance(old, list) and isinstance(new, list):
+        alike = sum(a == b for a, b in zip(old, new, strict=False))
+        return float(alike) / max(len(old), len(new), 1)
+    return 0.0
+
+
+class Timed(NamedTuple):
+    """A piece of an answer."""
+
+    ms: int
+    text: str
+
+
+class Pieces:
+    """Cuts an answer into the events of a stream, as it comes; what is no stream is one piece."""
+
+    def __init__(self, content_type: str) -> None:
+        self._is_stream = "event-stream" in content_type
+        self._rest = b""
+        self._pieces: list[Timed] = []
+
+    def add(self, ms: int, block: bytes) -> None:
+        """Take a block as it came."""
+        self._rest += block
+        if not self._is_stream:
+            return
+        while (end := _event_end(self._rest)) is not None:
+            event, self._rest = self._rest[:end], self._rest[end:]
+            self._pieces.append(Timed(ms, event.decode("utf-8", "replace")))
+
+    def close(self, ms: int) -> list[Timed]:
+        """Return all pieces."""
+        if self._rest:
+            self._pieces.append(Timed(ms, self._rest.decode("utf-8", "replace")))
+        return self._pieces
+
+
+def _event_end(data: bytes) -> int | None:
+    ends = [at + len(mark) for mark in (b"\n\n", b"\r\n\r\n") if (at := data.find(mark)) >= 0]
+    return min(ends) if ends else None
+
+
+def for_tape(pieces: Sequence[Timed], names: Names, secrets: Secrets) -> list[tuple[int, str]]:
+    """Return an answer without secrets and with names for folders.
+
+    A model writes a path or a key piece by piece: texts that go on from event to event are looked
+    at as a whole.
+    """
+    parsed = [_data(piece.text) for piece in pieces]
+    texts: dict[Any, list[tuple[Callable[[str], None], str]]] = {}
+    for head, value, _ in parsed:
+        if head is not None:
+            for key, put, text in _strings(value):
+                texts.setdefault(key, []).append((put, text))
+    changed = False
+    for each in texts.values():
+        before = [text for _, text in each]
+        after = _rewritten(before, names, secrets)
+        for (put, text), new in zip(each, after, strict=True):
+            if new != text:
+                put(new)
+                changed = True
+    if not changed and all(head is not None for head, _, _ in parsed):
+        return [(piece.ms, piece.text) for piece in pieces]
+    made: list[tuple[int, str]] = []
+    for piece, (head, value, tail) in zip(pieces, parsed, strict=True):
+        if head is None:
+            text = "".join(_rewritten([piece.text], names, secrets))
+        else:
+            text = f"{head}{msgspec.json.encode(value).decode()}{tail}" if changed else piece.text
+        made.append((piece.ms, text))
+    return made
+
+
+def _data(text: str) -> tuple[str | None, Any, str]:
+    """Return what stands before the JSON of an event, the value, and what stands behind."""
+    start = text.find("data:")
+    start = start + 5 if start >= 0 else 0
+    rest = text[start:]
+    body = rest.strip()
+    if body[:1] not in ("{", "["):
+        return None, None, ""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None, None, ""
+    lead = len(rest) - len(rest.lstrip())
+    return text[: start + lead], value, rest[lead + len(body) :]
+
+
+_APART = ("type", "index", "output_index", "content_index", "item_id")
+
+
+def _strings(value: Any) -> Iterator[tuple[Any, Callable[[str], None], str]]:
+    """Yield the texts of an event: which text each goes on with, how to replace it, and itself."""
+    about = tuple(str(value.get(name)) for name in _APART) if isinstance(value, dict) else ()
+    yield from _strings_below(value, about)
+
+
+def _strings_below(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, Any, str]]:
+    pairs: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        pairs = value.items()
+    elif isinstance(value, list):
+        pairs = enumerate(value)
+    for name, one in pairs:
+        part = one.get("index", name) if isinstance(one, dict) else name
+        if isinstance(one, str):
+            yield (*path, part), _putter(value, name), one
+        else:
+            yield from _strings_below(one, (*path, part))
+
+
+def _putter(holder: Any, name: Any) -> Callable[[str], None]:
+    def put(text: str) -> None:
+        holder[name] = text
+
+    return put
+
+
+def _rewritten(pieces: Sequence[str], names: Names, secrets: Secrets) -> list[str]:
+    """Rewrite a text that came in pieces; what is replaced stands where it begins."""
+    whole = "".join(pieces)
+    masked = without_keys(secrets.mask_text(whole))
+    if len(masked) != len(whole):  # of a secret that is not ASCII
+        return [names.hide(masked), *[""] * (len(pieces) - 1)]
+    spans = list(names.spans(masked))
+    if masked == whole and not spans:
+        return list(pieces)
+    made, at = [], 0
+    for piece in pieces:
+        end, text, start = at + len(piece), "", at
+        for first, last, name in spans:
+            if last <= start or first >= end:
+                continue
+            text += masked[start : max(start, first)] + (name if first >= at else "")
+            start = min(last, end)
+        made.append(text + masked[start:end])
+        at = end
+    return made
+
+
+def model_in(request: Any, path: str) -> str:
+    """Return the model that a request asks for."""
+    if isinstance(request, dict) and isinstance(request.get("model"), str):
+        return str(request["model"])
+    found = re.search(r"/models/([^/:?]+):", path)
+    return found[1] if found else ""
+
+
+def tokens_in(answer: Iterable[tuple[int, str]]) -> Tokens | None:
+    """Return what an answer says that it used; a stream says so more than once, the last counts."""
+    found: dict[str, int] = {}
+    for _, text in answer:
+        if '"usage' not in text:
+            continue
+        _, value, _ = _data(text)
+        for usage in _usages(value):
+            for ours, theirs in _COUNTS.items():
+                n = sum(_number(usage, name) for name in theirs)
+                found[ours] = max(found.get(ours, 0), n)
+    return Tokens(**found) if found else None
+
+
+_CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
+_COUNTS = {
+    "input": ("input_tokens", *_CACHED, "prompt_tokens", "promptTokenCount"),
+    "output": ("output_tokens", "completion_tokens", "candidatesTokenCount", "thoughtsTokenCount"),
+}
+"""What adds up to what an answer used. Only Anthropic's input leaves out what was cached."""
+
+
+def _number(usage: dict[str, Any], name: str) -> int:
+    value = usage.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _usages(value: Any) -> Iterator[dict[str, Any]]:
+    if not isinstance(value, dict):
+        return
+    for holder in (value, value.get("message"), value.get("response")):
+        if isinstance(holder, dict):
+            for name in ("usage", "usageMetadata"):
+                if isinstance(usage := holder.get(name), dict):
+                    yield usage

@@ -1,0 +1,95 @@
+"""Tapes of the four real agents: recorded against the scripted model, replayed without it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.testing.model import ScriptedModel
+
+pytestmark = pytest.mark.real
+
+MCP_SERVER = Path(__file__).with_name("mcp_adder.py")
+USAGE = {"input": 120, "output": 30, "cacheRead": 40}
+PLANTED = "sk-planted-0123456789abcdefXYZ"
+Run = Callable[..., list[dict[str, Any]]]
+
+
+def script(kind: Any) -> dict[str, Any]:
+    tools = [
+        {"tool": "shell", "command": "date +%s%N; pwd; echo made > made.txt"},
+        {"tool": "mcp", "server": "adder", "name": "add", "arguments": {"a": 2, "b": 3}},
+    ]
+    steps = [
+        {"thinking": "I look.", "text": "I look at {{last_user}}", "calls": tools, "usage": USAGE},
+        {"calls": [{"tool": "write_file", "path": "sub/a.txt", "content": "one\n"}]},
+        {"calls": [{"byProvider": {}, **kind.task}]},
+        {"calls": [{"tool": "shell", "command": "echo $MY_SECRET_KEY; cat sub/a.txt"}]},
+        {"text": "Done: {{last_tool_result}}", "usage": USAGE},
+        {"calls": [{"tool": "edit_file", "path": "sub/a.txt", "old": "one\n", "new": "two\n"}]},
+        {"text": "Again."},
+    ]
+    sub = {"when": {"firstUserContains": "SUBJOB"}, "name": "sub"}
+    sub["steps"] = [
+        {"calls": [{"tool": "shell", "command": "echo from-the-sub-agent; date +%N"}]},
+        {"text": "The sub-agent is done."},
+    ]
+    return {"steps": steps, "threads": [sub]}
+
+
+@pytest.fixture
+def run(kind: Any, agent_program: Callable[[str], Path], tmp_path: Path) -> Run:
+    """Run `assay trials` with the agent of this test in a folder of its own; return its trials."""
+    adder = {"command": sys.executable, "args": [str(MCP_SERVER)]}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"adder": adder}}))
+
+    def trials(
+        folder: str, *args: Any, url: str = "http://127.0.0.1:9", k: int = 2,
+        env: dict[str, str] | None = None, said: Sequence[str] = ("Do it.", "Go on."),
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        place = tmp_path / folder
+        place.mkdir()
+        (place / "prompts.jsonl").write_text(json.dumps({"id": "p", "input": [*said]}) + "\n")
+        more = {**kind.env(url), "MY_SECRET_KEY": PLANTED, "HOME": str(place), **(env or {})}
+        command = [sys.executable, "-m", "assay", "trials", "prompts.jsonl", "-k", str(k), "-q"]
+        command += ["-s", f"{kind.name}:{agent_program(kind.name)}", "-o", "out.jsonl"]
+        command += [*kind.words(url), "--mcp", str(tmp_path / "mcp.json"), "-t", "120000"]
+        command += [word for name in more if name != "HOME" for word in ("--env", name)]
+        done = subprocess.run(
+            [*command, "--isolate", "--workspace-dir", str(place / "ws"), *map(str, args)],
+            cwd=place, env={**os.environ, **more}, capture_output=True, text=True,
+            stdin=subprocess.DEVNULL, timeout=400, check=False,
+        )  # fmt: skip
+        assert (place / "out.jsonl").exists(), done.stderr
+        (row,) = map(json.loads, (place / "out.jsonl").read_text().splitlines())
+        return row["trials"]
+
+    return trials
+
+
+def acts(trial: dict[str, Any]) -> list[tuple[Any, ...]]:
+    names = ("type", "name", "status", "turn")
+    return [tuple(step.get(name) for name in names) for step in trial["trajectory"]]
+
+
+def test_a_trial_replays_in_another_folder_and_home(run: Run, kind: Any, tmp_path: Path) -> None:
+    tape = tmp_path / "a.tape"
+    with ScriptedModel(script(kind)) as model:
+        recorded = run("first", "--record", tape, url=model.url)
+    assert not [trial.get("failure") for trial in recorded if "failure" in trial]
+    replayed = run("second/deeper".replace("/", "-"), "--replay", tape)
+    for before, after in zip(recorded, replayed, strict=True):
+        assert "failure" not in after, after["failure"]
+        assert after["replay"]["hits"] == before["wire"]["requests"] == after["wire"]["requests"]
+        assert acts(before) == acts(after)
+        assert after["usage"].get("costSource") in ("replayed", None)
+        assert after["replay"]["differs"]  # the time
+    text = subprocess.run(["zcat", tape], capture_output=True, check=True).stdout.decode()
+    assert PLANTED not in text
+    assert kind.env("")[kind.key] not in text
+    assert str(tmp_path / "first") not in text
