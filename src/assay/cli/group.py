@@ -13,6 +13,7 @@ from types import FrameType, ModuleType
 from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from assay.cli.help import COMMANDS, SHIPPED, help_page
 from assay.cli.output import echo_folded
@@ -55,6 +56,16 @@ class LazyGroup(click.Group):
     def get_help(self, ctx: click.Context) -> str:
         return help_page()  # click's own help would import every command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete names of commands; click's own would import all of them."""
+        shipped = {name: text for name, (_, text) in SHIPPED.items()}
+        known = {**dict.fromkeys(self.list_commands(ctx), ""), **COMMANDS, **shipped}
+        return [
+            CompletionItem(name, help=text)
+            for name, text in known.items()
+            if name.startswith(incomplete)
+        ]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -62,7 +73,8 @@ class LazyGroup(click.Group):
         if args[:2] == ["ab", "status"]:
             # Found here, because what `ab` itself needs takes as long to load as all the rest.
             return "ab status", import_module("assay.cli.ab_status").status, args[2:]
-        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+        is_unknown = not args[0].startswith("-") and self.get_command(ctx, args[0]) is None
+        if is_unknown and not ctx.resilient_parsing:
             refuse_command(ctx, "command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
@@ -102,6 +114,9 @@ def run_command(args: list[str]) -> int:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
     try:
+        if "_ASSAY_COMPLETE" in os.environ:
+            import_module("assay.cli.completion").answer(cli)
+            return 0
         _refuse_bytes(args)
         code = cli.main(args, prog_name="assay", standalone_mode=False)
     except click.ClickException as error:

@@ -36,6 +36,7 @@ COMMANDS = {
     "mock-model": "Serve a scripted model, to test agents without a real one.",
     "schemas": "List or export the JSON Schema of every file format.",
     "skills": "Install skills that teach agents to use Assay.",
+    "completion": "Print what makes a shell complete command lines.",
     "init": "Write prompts, a grader and an experiment to start from.",
     "demo": "Run the whole flow with agents that ship with Assay.",
 }
@@ -54,7 +55,10 @@ HEADINGS = {
     ),
     "Look": ("view", "report", "explain", "raw", "query", "summarize"),
     "Share and prove": ("import", "export", "format", "fixtures", "schemas"),
-    "Set up": ("init", "demo", "doctor", "agents", "skills", "headless", "mock-model", "clean"),
+    "Set up": (
+        *("init", "demo", "doctor", "agents", "skills", "headless", "mock-model", "clean"),
+        "completion",
+    ),
 }
 """The commands as people look for them; one that is not named here comes last."""
 
