@@ -396,6 +396,7 @@ def load() -> None:
             path = getattr(importlib.import_module(room.name), "__path__", [])
             for module in pkgutil.walk_packages(path, f"{room.name}."):
                 importlib.import_module(module.name)
+    steps._FIRST_PAUSE_S = RETRY_PAUSE_S
     gc.collect()
     gc.freeze()
 
