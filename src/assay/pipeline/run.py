@@ -47,25 +47,25 @@ from assay.pipeline.stages import (
     local_machine,
 )
 from assay.pipeline.steps import (
-    AtRate,
     Budget,
-    Finished,
-    FirstAlone,
-    OneAfterAnother,
+    BudgetGuard,
+    ErrorGuard,
+    FinishedTrials,
+    FirstTrialGate,
+    FolderQueue,
     OnTrialStep,
     Outcome,
+    RatePacing,
     Retry,
     SameModel,
     Step,
+    StopCheck,
     StopRule,
-    Survive,
-    UntilStopped,
-    WithinBudget,
     run_all,
     with_steps,
 )
 from assay.pipeline.trials import TrialRows
-from assay.pipeline.unchanged import Unchanged
+from assay.pipeline.unchanged import EditCheck
 from assay.plugin import PromptRow
 from assay.records.capture import AnyStep
 from assay.records.experiment import Arm
@@ -422,7 +422,7 @@ def place(
     if request.tape is not None and request.tape.replay:
         what = REPLAYED_WORDS.removeprefix("replayed: ").rstrip(",")
         notes.append(Note(f"The models' answers come from {request.tape.replay}: {what}."))
-    if request.jobs > 1 and not request.overlap and OneAfterAnother.is_needed(specs):
+    if request.jobs > 1 and not request.overlap and FolderQueue.is_needed(specs):
         notes.append(ONE_AFTER_ANOTHER)
     if prepared.forgets:
         notes.append(FORGETTING)
@@ -762,18 +762,18 @@ def _run_missing(
     limiter.interval_s = 1 / batch.rate_per_s if batch.rate_per_s else 0.0
     limiter.longest_s = AskingHost.limiter.longest_s = batch.longest_wait_s
     limiter.on_wait = AskingHost.limiter.on_wait = progress.waiting
-    finished = Finished()
-    outer: list[Step] = [OneAfterAnother()] if _shares_folders(batch, missing) else []
-    outer.append(WithinBudget(batch.budget or Budget(batch.max_cost, len(missing))))
-    outer += [UntilStopped(stop, n_slots)] if stop is not None else []
+    finished = FinishedTrials()
+    outer: list[Step] = [FolderQueue()] if _shares_folders(batch, missing) else []
+    outer.append(BudgetGuard(batch.budget or Budget(batch.max_cost, len(missing))))
+    outer += [StopCheck(stop, n_slots)] if stop is not None else []
     if missing and len(batch.arms) == 1 and (request := batch.arms[0].request).mode == "resume":
         outer.append(SameModel(answering_models(request.output) if request.output else set()))
     outer.append(finished)
-    inner: list[Step] = [Survive(work.lost)]
-    inner += [Unchanged(missing)] if batch.is_local and not batch.raw_rows else []
-    if workers > 1 and any(map(FirstAlone.is_needed, _by_agent(missing))):
-        inner.append(FirstAlone())
-    inner += [*work.steps, Retry(batch.retries), AtRate(limiter)]
+    inner: list[Step] = [ErrorGuard(work.lost)]
+    inner += [EditCheck(missing)] if batch.is_local and not batch.raw_rows else []
+    if workers > 1 and any(map(FirstTrialGate.is_needed, _by_agent(missing))):
+        inner.append(FirstTrialGate())
+    inner += [*work.steps, Retry(batch.retries), RatePacing(limiter)]
     run = with_steps([*outer, *inner], attempt)
 
     def lost(spec: TrialSpec, why: str) -> tuple[TrialSpec, Outcome]:
@@ -819,7 +819,7 @@ def _leave_workspace(spec: TrialSpec, result: Any) -> None:
 
 def _shares_folders(batch: Batch, missing: list[TrialSpec]) -> bool:
     """Whether trials have to wait for others that work in the same folder."""
-    return batch.jobs > 1 and not batch.overlap and OneAfterAnother.is_needed(missing)
+    return batch.jobs > 1 and not batch.overlap and FolderQueue.is_needed(missing)
 
 
 def _attempt_elsewhere(

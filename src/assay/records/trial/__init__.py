@@ -42,7 +42,7 @@ OF_TRIAL = ("evidence", ENDED_EARLY, REUSED, ORDER_SEED)
 """What metadata says about one trial; the rest is about its prompt."""
 
 
-class Judged:
+class Judgement:
     """What a verdict and a failure together say about a trial: decided here, for every command."""
 
     __slots__ = ()
@@ -300,7 +300,7 @@ class _PassOnly(Grade, kw_only=True, frozen=True, rename="camel"):
     """A verdict without a score, as the reference harness writes it for an error."""
 
 
-class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
+class Trial(Judgement, CaptureRow, kw_only=True, rename="camel"):
     """One trial. Encoded as it is, it is a row of capture.
 
     What it does not have is UNSET, which stands for "not in the row". A trial that a program reads
