@@ -84,6 +84,7 @@ def trials_given(rows: Any) -> Trials:
         rows = [rows]
     found = list(rows) if isinstance(rows, Iterable) else []
     if not found or not all(isinstance(one, Trial) for one in found):
-        msg = f"rows is a {type(rows).__name__}; give a file, or what assay.read or run returned"
+        kind = type(rows).__name__
+        msg = f"rows is of type {kind}; give a file, or what assay.read or run returned"
         raise UsageError(msg)
     return Trials([("trials", line) for line in rows_of(found)], "trials")

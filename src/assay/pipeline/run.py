@@ -31,6 +31,7 @@ from assay.pipeline.notes import (
     ONE_AFTER_ANOTHER,
     Note,
     allocation_notes,
+    key_notes,
     place_notes,
     unknown_notes,
 )
@@ -418,7 +419,7 @@ def place(
     if request.executor.name == "local" and uses_landlock(shared.surroundings):
         notes.append(LANDLOCK_USED)
     notes += place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows))
-    notes += _key_notes(specs)
+    notes += key_notes(specs)
     if request.tape is not None and request.tape.replay:
         what = REPLAYED_WORDS.removeprefix("replayed: ").rstrip(",")
         notes.append(Note(f"The models' answers come from {request.tape.replay}: {what}."))
@@ -576,21 +577,6 @@ def _added(request: RunRequest, template: Path | None) -> AddedFiles:
     places = [f"{skills}/{skill.name}" for skill in material.skills]
     places += AGENT_FILES if material.is_template_hidden else ()
     return files_below(template, [*places, *([instructions] if material.instructions else [])])
-
-
-def _key_notes(specs: Sequence[TrialSpec]) -> Iterator[Note]:
-    """Say which keys of judges and simulated users the agent does not get."""
-    hidden = {
-        name
-        for around in (spec.surroundings for spec in specs)
-        if not around.hides_env
-        for name in {*around.hidden_env} - {*around.env_names}
-    }
-    for name in sorted(hidden & os.environ.keys()):
-        yield Note(
-            f"{name} is the key of a judge or a simulated user: the agent gets it only if its "
-            f"adapter names it, or --env {name}."
-        )
 
 
 def _is_isolated(request: RunRequest) -> bool:
