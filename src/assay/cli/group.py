@@ -126,7 +126,7 @@ def run_command(args: list[str]) -> int:
             _print_error(line)
         return 2 if isinstance(error, click.UsageError) else 1
     except (KeyboardInterrupt, click.Abort, Interrupted):
-        _print_error(f"Interrupted. {_how_to_go_on(args)}")
+        _print_error(f"Interrupted. {_continue_hint(args)}")
         return 130
     except BrokenPipeError:
         # Python flushes stdout when it exits, which must not fail once more.
@@ -167,7 +167,7 @@ def _shown(text: str) -> str:
     return repr(text.encode("utf-8", how)[:_LONGEST_NAME])[1:]
 
 
-def _how_to_go_on(args: list[str]) -> str:
+def _continue_hint(args: list[str]) -> str:
     """Say what continues a command that was interrupted."""
     name = args[0] if args else ""
     if name == "ab":

@@ -512,7 +512,7 @@ def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool
 
 def agent_ref(options: AgentOptions) -> PluginRef:
     """The agent that the options name; checks that it can be built and its cost be estimated."""
-    given = ways_given(options)
+    given = agent_options_given(options)
     if not given:
         msg = "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND."
         raise click.UsageError(msg)
@@ -549,7 +549,7 @@ def with_agent_options(agent: str | PluginRef, options: AgentOptions) -> PluginR
     return ref
 
 
-def ways_given(options: AgentOptions) -> list[tuple[str, str]]:
+def agent_options_given(options: AgentOptions) -> list[tuple[str, str]]:
     """The options that name an agent, the one that counts first."""
     ways = (("-s", options.schema), ("--simple", options.simple), ("--shell", options.shell))
     return [(flag, value) for flag, value in ways if value]
