@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from assay.run.wire import (
     asked,
     first_difference,
     for_tape,
+    history,
     model_in,
     similarity,
     tokens_in,
@@ -28,6 +30,12 @@ from assay.run.wire import (
 
 _MOST_DIFFERENCES = 20
 _SHOWN = 500
+_ORDER_S = 3.0
+"""How long an answer waits for one before it that may not be asked for in this run."""
+_APART_S = 0.03
+"""Between answers to an agent and its sub-agent, one of which waited for the other."""
+_BESIDE_S = 10.0
+"""How long a request beside the conversation waits for the agent to go on without its answer."""
 _open: dict[str, Tape] = {}
 """The tapes of the run that this process executes, by their paths."""
 
@@ -67,6 +75,12 @@ class TapeLane:
         self.traffic = Traffic(proxied=False)
         self._on_miss = on_miss
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._over = False
+        self._played: set[int] = set()
+        """Numbers of the exchanges that have been answered, or that nothing waits for any more."""
+        self._played_s = time.monotonic()
+        """When an answer ended last."""
         self._n_asked = 0
         self._n_hits = 0
         self._used: set[int] = set()
@@ -120,11 +134,14 @@ class TapeLane:
             fresh = [spot for spot in fitting if spot.number not in self._used]
             # An agent that asks more often than it did gets the last answer again.
             spot = fresh[0] if fresh else fitting[-1] if fitting else None
-            if spot is None:
-                self._note_miss(wanted)
-                return None
-            self._used.add(spot.number)
-            self._n_hits += 1
+            if spot is not None:
+                self._used.add(spot.number)
+                self._n_hits += 1
+        if spot is None:
+            self._miss_at_last(wanted)
+            return None
+        if fresh:
+            self._wait_for_earlier(spot.number)
         found = self._source.exchange(spot)
         self._compare(found, results)
         return msgspec.structs.replace(
@@ -141,11 +158,72 @@ class TapeLane:
                     call=number, recorded=before[:_SHOWN], now=now[:_SHOWN]
                 )
 
-    def _note_miss(self, wanted: Exchange) -> None:
-        if self._miss or self.use.misses:
+    def _wait_for_earlier(self, number: int) -> None:
+        """Wait until the exchanges before this one are over.
+
+        What an agent and its sub-agents do at the same time then comes in the order in which it
+        came. One that is not asked for any more holds the others up once.
+        """
+        earlier = {spot.number for spot in self._spots if spot.number < number}
+        with self._changed:
+            if earlier <= self._played:
+                return
+            while not (earlier <= self._played or self._over):
+                left_s = self._played_s + _ORDER_S - time.monotonic()
+                if left_s <= 0:
+                    self._played |= earlier
+                    return
+                self._changed.wait(left_s)
+        time.sleep(_APART_S)
+
+    def played(self, exchange: Exchange) -> None:
+        """Note that an answer has been given."""
+        with self._changed:
+            self._played.add(exchange.number)
+            self._played_s = time.monotonic()
+            self._changed.notify_all()
+
+    def _miss_at_last(self, wanted: Exchange) -> None:
+        """Note a miss, unless the agent goes on without an answer.
+
+        A sub-agent that was ended with its agent may come further this time than it came then.
+        """
+        if self.use.misses:
             return
-        self._miss = self._why_missed(wanted)
+        with self._changed:
+            if not self._goes_on(wanted):
+                while not self._over:
+                    left_s = self._played_s + _BESIDE_S - time.monotonic()
+                    if left_s <= 0:
+                        break
+                    self._changed.wait(left_s)
+            all_used = self._used >= {spot.number for spot in self._spots}
+            if self._miss or (self._over and all_used):
+                return
+            self._miss = self._why_missed(wanted)
         self._on_miss()
+
+    def _goes_on(self, wanted: Exchange) -> bool:
+        """Whether it is what the agent asks next, and nothing beside its conversation."""
+        last = max(self._used, default=0)
+        if not last:
+            return True
+        before = self._history(last)
+        if history(wanted.request)[: len(before)] != before:
+            return False
+        left = [spot.number for spot in self._spots if spot.number not in self._used]
+        return not left or any(self._history(n)[: len(before)] == before for n in left)
+
+    def _history(self, number: int) -> list[Any]:
+        assert self._source is not None
+        spot = next(spot for spot in self._spots if spot.number == number)
+        return history(self._source.exchange(spot).request)
+
+    def end(self) -> None:
+        """Let nothing wait any more: the trial is over."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
 
     def _why_missed(self, wanted: Exchange) -> str:
         assert self._source is not None

@@ -126,6 +126,9 @@ class _Reader:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._ids: dict[str, str] = {}
+        self._ids_of_result: dict[str, str] | None = None
+        """Of the result that is read: what it says differs from run to run, so that its ids must
+        not move the numbers of others."""
         self.results: list[Any] = []
 
     def read(self, value: Any) -> Any:
@@ -153,7 +156,9 @@ class _Reader:
         for name, one in value.items():
             if name == result:
                 made[name] = f"<assay:result {len(self.results) + 1}>"
+                self._ids_of_result = {}
                 self.results.append(self._value(one))
+                self._ids_of_result = None
             elif result is None or name != "is_error":
                 made[self._text(name)] = self._field(name, one)
         return made
@@ -165,7 +170,10 @@ class _Reader:
         return self._value(value)
 
     def _id(self, value: str) -> str:
-        return self._ids.setdefault(value, f"<assay:id {len(self._ids) + 1}>")
+        own = self._ids_of_result
+        if own is None:
+            return self._ids.setdefault(value, f"<assay:id {len(self._ids) + 1}>")
+        return self._ids.get(value) or own.setdefault(value, f"<assay:own id {len(own) + 1}>")
 
     def _text(self, text: str) -> str:
         if len(text) < 8:
@@ -192,6 +200,12 @@ def _result_field(value: dict[str, Any]) -> str | None:
         return "output"
     # Of Gemini: {"functionResponse": {"name": …, "response": …}}.
     return "response" if "response" in value and "name" in value else None
+
+
+def history(request: Any) -> list[Any]:
+    """Return the messages of a request."""
+    fields = request if isinstance(request, dict) else {}
+    return next((fields[name] for name in _FIRST if isinstance(fields.get(name), list)), [])
 
 
 def first_difference(old: Any, new: Any, path: str = "") -> tuple[str, str, str] | None:
