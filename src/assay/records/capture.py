@@ -303,6 +303,8 @@ class Difference(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
 
     call: int
     """Which result of its request it is, from 1."""
+    call_id: str = ""
+    """The call, as the trajectory names it."""
     recorded: str
     now: str
 
@@ -329,6 +331,10 @@ class Wire(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defau
     """By the provider's count; what was cached is included."""
     output_tokens: int = 0
     """By the provider's count; thoughts are included."""
+    tape: str = ""
+    """Where the requests are: relative to the folder of this file."""
+    lane: int = 0
+    """The number of this trial's lane on it."""
 
 
 class Events(msgspec.Struct, kw_only=True, rename="camel"):
