@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from assay.records.answers import tokens_in
 from assay.run.secrets import Secrets
 from assay.run.wire import (
     Names,
@@ -14,7 +15,6 @@ from assay.run.wire import (
     first_difference,
     for_tape,
     model_in,
-    tokens_in,
 )
 
 NONE = Secrets({})

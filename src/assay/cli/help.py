@@ -34,6 +34,7 @@ COMMANDS = {
     "doctor": "Start an agent with a trivial prompt and report what is wrong.",
     "headless": "Serve any agent over the Agent Client Protocol on stdio.",
     "mock-model": "Serve a scripted model, to test agents without a real one.",
+    "tape": "Show, compare and cut recorded answers of models.",
     "schemas": "List or export the JSON Schema of every file format.",
     "skills": "Install skills that teach agents to use Assay.",
     "completion": "Print what makes a shell complete command lines.",
@@ -54,7 +55,7 @@ HEADINGS = {
         *("grade", "compare", "baseline", "calibrate", "validate-refs", "balance", "identity"),
     ),
     "Look": ("view", "report", "explain", "raw", "query", "summarize"),
-    "Share and prove": ("import", "export", "format", "fixtures", "schemas"),
+    "Share and prove": ("import", "export", "format", "fixtures", "tape", "schemas"),
     "Set up": (
         *("init", "demo", "doctor", "agents", "skills", "headless", "mock-model", "clean"),
         "completion",

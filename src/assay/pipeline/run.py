@@ -560,7 +560,7 @@ def _surroundings(request: RunRequest, token: str, template: Path | None) -> Sur
         container=request.container,
         env_names=tuple(request.env_names),
         login=request.login,
-        tape=request.tape,
+        tape=_shown_from(base, request.tape),
         raw_dir=str(raw.resolve()) if raw else None,
         pack_raw=True,
         raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",
@@ -684,6 +684,13 @@ class BatchProgress:
 
     def note(self, text: str) -> None:
         """Take a sentence for the end of the run."""
+
+
+def _shown_from(base: Path, use: TapeUse | None) -> TapeUse | None:
+    if use is None or not (path := use.written or use.replay):
+        return use
+    shown = Path(os.path.relpath(path, base.resolve())).as_posix()
+    return msgspec.structs.replace(use, shown=shown)
 
 
 def execute(
