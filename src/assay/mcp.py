@@ -6,8 +6,8 @@ is imported: the server of an ARC game is a file of its own that has nothing els
 """
 
 import json
-from collections.abc import Iterable
-from typing import IO, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 MODERN = ("2026-07-28",)
 HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -58,15 +58,13 @@ class McpServer:
         raise RpcError(INVALID_PARAMS, f"unknown resource {uri!r}", {"uri": uri})
 
 
-def serve(server: McpServer, incoming: Iterable[str], outgoing: IO[str]) -> None:
-    """Answer JSON-RPC lines until the client closes its side."""
+def serve(server: McpServer, incoming: Iterable[bytes], write: Callable[[bytes], object]) -> None:
+    """Answer JSON-RPC lines until the client closes its side; write sends one at once."""
     for line in incoming:
-        if not line.strip():
-            continue
-        reply = answer_line(server, line)
-        if reply is not None:
-            outgoing.write(json.dumps(reply) + "\n")
-            outgoing.flush()
+        if line.strip():
+            reply = answer_line(server, line.decode("utf-8", "replace"))
+            if reply is not None:
+                write(json.dumps(reply).encode() + b"\n")
 
 
 def answer_line(server: McpServer, line: str) -> Any:

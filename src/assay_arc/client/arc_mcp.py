@@ -108,9 +108,13 @@ def main() -> int:
     except GameGone as error:
         sys.stderr.write(f"arc-mcp: {error}\n")
         return 1
-    lines = (line.decode("utf-8", "replace") for line in sys.stdin.buffer)
-    serve(GameServer(game), lines, sys.stdout)
+    serve(GameServer(game), sys.stdin.buffer, _write)
     return 0
+
+
+def _write(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":
