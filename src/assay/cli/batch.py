@@ -205,8 +205,10 @@ class RunDisplay(Progress):
         if graded:
             return f"assay view {name}"
         has_hints = all(spec.prompt.hint for spec in self._batch.specs)
-        own = [shlex.quote(str(grader)) for grader in getattr(self._options, "graders", ())]
-        to = _quoted(Path(str(self._options.output)).with_suffix(".graded.jsonl"))
+        options = self._options
+        graders = options.graders if isinstance(options, CaptureOptions) else ()
+        own = [shlex.quote(str(grader)) for grader in graders]
+        to = _quoted(Path(str(options.output)).with_suffix(".graded.jsonl"))
         words = " ".join(f"-g {one}" for one in own or ["contains" if has_hints else "GRADER"])
         then = f"assay grade {name} {visible_line(words)} -o {to}"
         return f"fix the grader; then {then}" if own else then

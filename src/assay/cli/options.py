@@ -14,6 +14,7 @@ from assay.cli.parameters import (
     DASH,
     Decorator,
     InFile,
+    NamedFile,
     Number,
     OutFolder,
     append_option,
@@ -326,14 +327,14 @@ class FaultType(click.ParamType):  # type: ignore[type-arg] # generic only in ne
 tape_options: list[Decorator] = [
     click.option(
         "--record",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=NamedFile(),
         metavar="TAPE",
         help="Add what the agents ask their models, and what these answer, to this file. Keys and "
         "secrets are left out (see docs/tapes.md).",
     ),
     click.option(
         "--replay",
-        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        type=NamedFile(exists=True),
         metavar="TAPE",
         help="Answer the agents from this file: no key and no network is needed, and nothing is "
         "paid. The rows are marked; they say nothing new about an agent.",
