@@ -33,6 +33,7 @@ COMMANDS = {
     "clean": "Remove workspaces and caches that earlier runs have left.",
     "doctor": "Start an agent with a trivial prompt and report what is wrong.",
     "headless": "Serve any agent over the Agent Client Protocol on stdio.",
+    "mcp": "Let agents ask about results, over the Model Context Protocol.",
     "mock-model": "Serve a scripted model, to test agents without a real one.",
     "tape": "Show, compare and cut recorded answers of models.",
     "schemas": "List or export the JSON Schema of every file format.",
@@ -54,7 +55,7 @@ HEADINGS = {
     "Grade and compare": (
         *("grade", "compare", "baseline", "calibrate", "validate-refs", "balance", "identity"),
     ),
-    "Look": ("view", "report", "explain", "raw", "query", "summarize"),
+    "Look": ("view", "report", "explain", "raw", "query", "summarize", "mcp"),
     "Share and prove": ("import", "export", "format", "fixtures", "tape", "schemas"),
     "Set up": (
         *("init", "demo", "doctor", "agents", "skills", "headless", "mock-model", "clean"),

@@ -66,6 +66,21 @@ class Library:
             self._scan()
             return [self._listed(key) for key in self._labels]
 
+    def names(self) -> dict[str, Path]:
+        """Return the file of every run there is, by its name."""
+        with self.lock:
+            self._scan()
+            return dict(self._labels.values())
+
+    def opened(self, names: Sequence[str]) -> list[OpenRun]:
+        """Open the runs of these names, and read what was added to them."""
+        keys = {label: key for key, (label, _) in self._labels.items()}
+        with self.lock:
+            found = [self._opened(keys[name]) for name in names]
+        for run in found:
+            run.index.refresh()
+        return found
+
     def chosen(self, keys: str) -> list[OpenRun]:
         """Open the runs of a comma-separated list of keys; of an empty one, the given files."""
         with self.lock:
