@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache, partial
 from itertools import chain, combinations
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -617,6 +617,46 @@ def excused(run_a: Run, run_b: Run) -> tuple[float, float]:
     n_trials = run_a.health.n_trials, run_b.health.n_trials
     differ = losses_differ(lost[0], n_trials[0], lost[1], n_trials[1])
     return excused_shares((lost[0], lost[1]), n_trials, differ=differ)
+
+
+class UnequalLosses(NamedTuple):
+    """Attempts that were lost in one run more than in the other, and then made again.
+
+    What was lost may have been lost because of what the agent did; the attempt that replaced it
+    then says too much.
+    """
+
+    words: str
+    share: float
+    """Of the trials of both runs."""
+
+    @property
+    def could_turn(self) -> str:
+        """Say that they could turn a verdict."""
+        return f"{self.words} could turn it"
+
+
+def unequal_excuses(run_a: Run, run_b: Run) -> UnequalLosses | None:
+    """Say so if the agent alone excuses many trials of one run, and far more than of the other.
+
+    An agent that calls its failures those of its provider gets another attempt at each of them.
+    """
+    lost, n = (
+        [run.health.n_excused + run.health.n_unverified for run in (run_a, run_b)],
+        [max(run.health.n_trials, 1) for run in (run_a, run_b)],
+    )
+    shares = [of / all_ for of, all_ in zip(lost, n, strict=True)]
+    if max(shares) <= MOST_NOT_MEASURED or not losses_differ(lost[0], n[0], lost[1], n[1], 0.02):
+        return None
+    words = (
+        f"errors of the provider that only the agent reports, in {counted_noun(lost[1], 'trial')} "
+        f"of {run_b.label} and {lost[0]} of {run_a.label},"
+    )
+    return UnequalLosses(words, sum(shares))
+
+
+MOST_NOT_MEASURED = 0.1
+"""Of the trials of a run: beyond it a measurement is unhealthy."""
 
 
 def _sides(

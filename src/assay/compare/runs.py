@@ -101,6 +101,9 @@ class Health(msgspec.Struct):
     """Those of most trials first."""
     n_unverified: int = 0
     """Trials that are not measured only because the agent says so."""
+    n_excused: int = 0
+    """Measured trials of which an earlier attempt counts for nothing because the agent says so."""
+    n_excused_passed: int = 0
     alike: str = ""
     """The cause by which every trial failed without an answer: more likely an outage than the
     agent."""
@@ -565,6 +568,7 @@ class _Grades:
         broken = self._trials["grader_failed"]
         not_measured = self._by_cause(kept & self._not_measured)
         not_measured.pop("", 0)  # those without a cause are counted below
+        excused = self._trials["excused"] & ~np.isnan(self.passed)
         uncaused = kept & self._not_measured & (self._trials["cause"] == 0)
         for why, trials in (("grader failed", broken), ("not graded", ~broken)):
             if n := int((uncaused & trials).sum()):
@@ -576,6 +580,8 @@ class _Grades:
             failed=self._by_cause(kept & self._by_agent),
             n_grader_failures=int((broken & kept).sum()),
             n_permission_denials=int(self._trials["denials"][kept].sum()),
+            n_excused=int((kept & excused).sum()),
+            n_excused_passed=int((kept & excused & (self.passed == 1.0)).sum()),
             alike=self._alike(kept),
         )
 

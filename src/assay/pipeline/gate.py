@@ -12,7 +12,7 @@ from assay.compare.anchors import find_anchor
 from assay.compare.builds import Builds, read_builds
 from assay.compare.calibration import calibration_for
 from assay.compare.decided import AnchorDecision, Consent, KeptDecision, Worse, keep_decision
-from assay.compare.pairs import align, differences, unlike
+from assay.compare.pairs import align, differences, unequal_excuses, unlike
 from assay.compare.report import NOT_ALIKE, problems_of
 from assay.compare.runs import Run, load_run
 from assay.errors import InputError, NotJudged
@@ -204,6 +204,9 @@ class TrialsGate:
         known = first.changes.words or first.changes.same_graders
         if fresh is not None and not known and (found := unlike(align([first.run, fresh]), 0, 1)):
             return "undecided", NOT_ALIKE + "; ".join(found)
+        excused = fresh and outcome == "pass" and unequal_excuses(first.run, fresh)
+        if excused:
+            return "undecided", excused.could_turn
         if self._anchor is None:
             return outcome, words
         second = settled_anchor(self._anchor.stopper.decision, self._request.margin)
