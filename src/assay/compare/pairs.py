@@ -1,10 +1,9 @@
 """Align several runs by prompt, and compare every two of them."""
 
 import contextlib
-import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache, partial
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from assay.compare.columns import Floats, Ints
 from assay.compare.packed import FEW, texts_at, union
-from assay.compare.runs import Run
+from assay.compare.runs import Run, read_metadata
 from assay.records.capture import NOT_RECORDED, Identity, identity_differences
 from assay.records.text import counted_noun
 from assay.stats.means import N_RESAMPLES
@@ -220,20 +219,6 @@ def _known_otherwise(
     if is_alike and (read_metadata(run_a.graders) or read_metadata(run_b.graders)):
         found = list(dict.fromkeys([*found, *differing(run_a.metadata, run_b.metadata)]))
     return found
-
-
-def read_metadata(graders: Mapping[str, Set[str]]) -> bool:
-    """Whether graders may take the right answer from metadata; built-in ones do not."""
-    versions = chain.from_iterable(graders.values())
-    return not (graders and graders.keys() <= _NO_METADATA and all(map(_BUILT_IN, versions)))
-
-
-_NO_METADATA = frozenset({
-    "exact", "contains", "regex", "numeric", "json-schema", "command", "git", "file", "tools",
-    "skill", "judge",
-})  # fmt: skip
-_BUILT_IN = re.compile(r"\d+(?:-[0-9a-f]{8})?").fullmatch
-"""Of the version of a built-in grader; a user's own may have the same name."""
 
 
 def _named(ids: Sequence[str]) -> str:

@@ -11,8 +11,8 @@ import msgspec
 
 from assay import plugins
 from assay.compare.columns import Ints, expectation_of, metadata_of, task_of
-from assay.compare.pairs import read_metadata, unlike_graders
-from assay.compare.runs import Run
+from assay.compare.pairs import unlike_graders
+from assay.compare.runs import Run, read_metadata
 from assay.errors import AssayError
 from assay.pipeline.grade import grade_all
 from assay.pipeline.grading import GradedRow
@@ -90,9 +90,11 @@ def copies_in(specs: Sequence[TrialSpec]) -> dict[str, str]:
     """Name for each prompt that is a copy of an earlier one, under another id, that earlier one."""
     first: dict[tuple[int, ...], str] = {}
     found: dict[str, str] = {}
+    with_metadata = read_metadata(_planned_graders(specs))
     for spec in {spec.prompt.id: spec for spec in specs}.values():
         id_ = spec.prompt.id
-        parts = (fingerprint(spec.prompt), _expectation(spec), _task(spec), _metadata(spec))
+        metadata = _metadata(spec) if with_metadata else 0
+        parts = (fingerprint(spec.prompt), _expectation(spec), _task(spec), metadata)
         if (known := first.setdefault(parts, id_)) != id_:
             found[id_] = known
     inputs = {asked for asked, *_ in first}
