@@ -183,19 +183,23 @@ def _compare_graders(
     asks = [ref.name for ref in graders if plugins.grader(ref).asks is not None]
     if asks or not graders:
         return msgspec.structs.replace(found, graders=unlike)
-    n_asked, otherwise = 0, list[str]()
+    n_asked, n_failed, otherwise = 0, 0, list[str]()
     try:
         for before, graded in _asked_again(run, graders):
             after = [verdict.score.pass_ if verdict.score else None for verdict in graded.verdicts]
             if None in after:  # a folder, say, that was not kept: nothing is known of it
                 return msgspec.structs.replace(found, graders=unlike)
             n_asked += len(after)
+            n_failed += before.count(False)
             if after != before:
                 otherwise.append(str(graded.id))
     except AssayError as error:
         return msgspec.structs.replace(found, graders=[*unlike, str(error)])
     otherwise.sort()  # the rows of a run are in the order in which they finished
-    words = f"{'; '.join(unlike)}; asked again about {counted_noun(n_asked, 'kept answer')}, "
+    had = f"{n_failed or 'none'} of which had failed"
+    words = (
+        f"{'; '.join(unlike)}; asked again about {counted_noun(n_asked, 'kept answer')}, {had}, "
+    )
     words += f"it judges those of {named(otherwise)} otherwise" if otherwise else "it says the same"
     return msgspec.structs.replace(found, regraded=otherwise, same_graders=words)
 
