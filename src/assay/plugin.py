@@ -264,7 +264,9 @@ class Adapter:
     content is part of a trial's identity. None is what all known agents read."""
     reads_in_home: Sequence[str] | None = None
     """The same in the user's HOME, which it does not see when it is isolated. None is not known;
-    otherwise the program is also asked for its --version."""
+    otherwise the program is also asked for its --version. Of a file that the agent writes as well,
+    FILE#KEY is a part: what stands there under this key, or under projects, the working folder and
+    this key."""
     skills_folder: str = ".agents/skills"
     """Where it looks for skills, below a project and below HOME."""
     instructions_file: str = "AGENTS.md"
