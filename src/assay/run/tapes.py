@@ -9,9 +9,18 @@ from typing import Any
 
 import msgspec
 
+from assay.errors import InputError, OutputError
 from assay.records.capture import Cause, Difference, Failure, Replay, Wire
 from assay.records.spec import TrialSpec
-from assay.records.tape import Exchange, Fault, Lane, Tape, TapeUse, TapeWriter
+from assay.records.tape import (
+    MOST_UNPACKED,
+    Exchange,
+    Fault,
+    Lane,
+    Tape,
+    TapeUse,
+    TapeWriter,
+)
 from assay.run.gateway import Traffic
 from assay.run.secrets import Secrets
 from assay.run.wire import (
@@ -27,7 +36,14 @@ from assay.run.wire import (
 )
 
 _MOST_DIFFERENCES = 20
+_MOST_MODELS = 20
 _SHOWN = 500
+_MOST_ANSWER = 32 * 1024 * 1024
+"""Characters of an answer on a tape."""
+_MOST_ON_TAPE = 512 * 1024 * 1024
+"""Bytes that one trial may write."""
+_LATE_BYTES = 1024 * 1024
+"""What is longer is not read any more after the end of the trial."""
 _open: dict[str, Tape] = {}
 """The tapes of the run that this process executes, by their paths."""
 
@@ -74,7 +90,15 @@ class TapeLane:
         self._miss = ""
         self._models: dict[str, None] = {}
         self._tokens = [0, 0]
-        self._lost = 0
+        self._lost: dict[str, int] = {}
+        """Exchanges that are not on the tape, by why."""
+        self._n_bytes = 0
+        self._reading = threading.Lock()
+        """Reading large requests takes time: of one trial, one at a time."""
+        self.ended = threading.Event()
+        """The trial is over: what its agent asked and did not wait for is left out."""
+        self.error: OutputError | None = None
+        """Why the tape could not be written; it ends the run."""
         self._source = _open.get(use.replay)
         self._target = _open.get(use.written)
         assert self._target is None or isinstance(self._target, TapeWriter)
@@ -108,12 +132,32 @@ class TapeLane:
         text = repr((*self._key, number, fault)).encode()
         return int.from_bytes(hashlib.sha256(text).digest()[:6]) / 2**48
 
-    def find(self, method: str, path: str, body: bytes) -> Exchange | None:
+    def find(
+        self, method: str, path: str, body: bytes, credentials: Sequence[str] = ()
+    ) -> Exchange | None:
         """Return the recorded answer to a request; None is a miss, which is noted."""
-        if self._source is None:
+        if self._source is None or self.ended.is_set():
             return None
-        request, results = asked(body, self._names, self._secrets())
+        with self._reading:
+            secrets = self._secrets().with_credentials(credentials)
+            request, results = asked(body, self._names, secrets)
         wanted = Exchange(lane=0, number=0, method=method, path=_plain(path), request=request)
+        try:
+            found = self._found(wanted)
+        except InputError as error:
+            self._miss = self._miss or error.message
+            self._on_miss()
+            found = None
+        if found is None:
+            return None
+        self._compare(found, results)
+        return msgspec.structs.replace(
+            found, answer=[(ms, self._names.show(text)) for ms, text in found.answer]
+        )
+
+    def _found(self, wanted: Exchange) -> Exchange | None:
+        """Raises InputError where the tape is not what its index says."""
+        assert self._source is not None
         key = wanted.key
         with self._lock:
             fitting = [spot for spot in self._spots if spot.key == key]
@@ -123,13 +167,10 @@ class TapeLane:
             if spot is None:
                 self._note_miss(wanted)
                 return None
+            found = self._source.exchange(spot)
             self._used.add(spot.number)
             self._n_hits += 1
-        found = self._source.exchange(spot)
-        self._compare(found, results)
-        return msgspec.structs.replace(
-            found, answer=[(ms, self._names.show(text)) for ms, text in found.answer]
-        )
+        return found
 
     def _compare(self, found: Exchange, results: Sequence[Any]) -> None:
         """Note which results of tools are not those that were recorded."""
@@ -177,11 +218,37 @@ class TapeLane:
         arm, prompt, trial, attempt = self._key
         return Lane(lane=0, arm=arm, prompt=prompt, trial=trial, attempt=attempt).words
 
-    def record(self, exchange: Exchange, body: bytes, pieces: Sequence[Timed]) -> None:
+    def record(
+        self,
+        exchange: Exchange,
+        body: bytes,
+        pieces: Sequence[Timed],
+        credentials: Sequence[str] = (),
+    ) -> None:
         """Write an exchange that has ended, and count what it used."""
-        request, results = asked(body, self._names, self._secrets())
-        answer = for_tape(pieces, self._names, self._secrets())
-        made = msgspec.structs.replace(
+        with self._reading:
+            if self.ended.is_set() and len(body) > _LATE_BYTES:
+                return
+            secrets = self._secrets().with_credentials(credentials)
+            try:
+                made = self._as_kept(exchange, body, pieces, secrets)
+                why = self._why_lost(made, pieces, secrets)
+            except RecursionError:
+                self._lose("nested too deeply")
+                return
+        with self._lock:
+            self._count(made)
+            if why:
+                self._lose(why)
+            elif isinstance(self._target, TapeWriter):
+                self._write(made, self._target)
+
+    def _as_kept(
+        self, exchange: Exchange, body: bytes, pieces: Sequence[Timed], secrets: Secrets
+    ) -> Exchange:
+        request, results = asked(body, self._names, secrets)
+        answer = for_tape(pieces, self._names, secrets)
+        return msgspec.structs.replace(
             exchange,
             path=_plain(exchange.path),
             request=request,
@@ -190,19 +257,36 @@ class TapeLane:
             model=model_in(request, exchange.path),
             tokens=tokens_in(answer),
         )
-        with self._lock:
-            self._count(made)
-            if not isinstance(self._target, TapeWriter):
-                return
-            if self._has_secret(made):
-                self._lost += 1
-                return
+
+    def _why_lost(self, made: Exchange, pieces: Sequence[Timed], secrets: Secrets) -> str:
+        """Return why an exchange must not be on the tape: too much, or a key that is left in it."""
+        if not isinstance(self._target, TapeWriter):
+            return ""
+        data = msgspec.json.encode(made)
+        if len(data) > MOST_UNPACKED or sum(len(one.text) for one in pieces) > _MOST_ANSWER:
+            return "too long"
+        text = data.decode("utf-8", "replace")
+        if secrets.occur_in(data) or without_keys(text) != text:
+            return "a key could not be covered"
+        return ""
+
+    def _lose(self, why: str) -> None:
+        self._lost[why] = self._lost.get(why, 0) + 1
+
+    def _write(self, made: Exchange, target: TapeWriter) -> None:
+        if self._n_bytes > _MOST_ON_TAPE:
+            self._lose("the trial has asked too much")
+            return
+        try:
             if self._written is None:
-                self._written = self._target.add_lane(self._new_lane())
+                self._written = target.add_lane(self._new_lane())
             self._n_written += 1
-            self._target.add(
+            self._n_bytes += target.add(
                 msgspec.structs.replace(made, lane=self._written.lane, number=self._n_written)
             )
+        except OutputError as error:
+            self.error = self.error or error
+            self._on_miss()
 
     def count(self, exchange: Exchange) -> None:
         """Count what a replayed answer says that it used."""
@@ -210,17 +294,11 @@ class TapeLane:
             self._count(exchange)
 
     def _count(self, exchange: Exchange) -> None:
-        if exchange.model:
-            self._models[exchange.model] = None
+        if exchange.model and len(self._models) < _MOST_MODELS:
+            self._models[exchange.model[:_SHOWN]] = None
         if exchange.tokens is not None and exchange.status == 200:
             self._tokens[0] += exchange.tokens.input
             self._tokens[1] += exchange.tokens.output
-
-    def _has_secret(self, exchange: Exchange) -> bool:
-        """Whether anything that looks like a key is left, after all that covered it."""
-        data = msgspec.json.encode(exchange)
-        text = data.decode("utf-8", "replace")
-        return self._secrets().occur_in(data) or without_keys(text) != text
 
     def _new_lane(self) -> Lane:
         arm, prompt, trial, attempt = self._key
@@ -267,8 +345,8 @@ class TapeLane:
         """Yield what a reader of the trial should know."""
         if not self._n_asked:
             yield "no request to a model passed the proxy: the agent does not use its base URL"
-        if self._lost:
-            yield f"{self._lost} exchanges are not on the tape: a key could not be covered"
+        for why, n in self._lost.items():
+            yield f"{n} exchanges are not on the tape: {why}"
 
 
 def _plain(path: str) -> str:

@@ -207,6 +207,8 @@ def _taped(
         yield lane
     finally:
         proxy.close()
+    if lane.error is not None:
+        raise lane.error
 
 
 _COMPARING_S = 4.0
