@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -20,13 +21,14 @@ import pytest
 
 from assay.errors import AssayError, InputError, OutputError
 from assay.pipeline.extract import checked_excuse
+from assay.records.answers import tokens_in
 from assay.records.capture import Cause, Failure
 from assay.records.tape import Exchange, Tape, TapeUse
 from assay.run import gateway, proxy, tapes
 from assay.run.proxy import Proxy
 from assay.run.secrets import Secrets
 from assay.run.tapes import TapeLane, open_tapes
-from assay.run.wire import Names, Pieces, tokens_in, without_keys
+from assay.run.wire import Names, Pieces, without_keys
 
 GOOD = b'POST /v1 HTTP/1.1\r\nContent-Length: 11\r\n\r\n{"a": "ok"}'
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
@@ -66,13 +68,17 @@ def provider() -> Iterator[str]:
 @pytest.fixture
 def lane(spec: Callable[..., Any], tmp_path: Path) -> Iterator[Callable[..., TapeLane]]:
     """Make the lane of a trial, whose tape is a.tape."""
+    trial = spec("hi")
     with contextlib.ExitStack() as stack:
 
         def make(use: TapeUse | None = None, **env: str) -> TapeLane:
             use = use or TapeUse(record=str(tmp_path / "a.tape"))
             stack.enter_context(open_tapes([use]))
-            names, secrets = Names(str(tmp_path / "w"), None), Secrets(env)
-            return TapeLane(spec("hi"), use, names, lambda: secrets, lambda: None)
+            names = Names(str(tmp_path / "w"), None)
+            conversation = SimpleNamespace(
+                secrets=Secrets(env), cancelled=threading.Event(), turns=[]
+            )
+            return TapeLane(trial, use, names, conversation)
 
         make.close = stack.close  # type: ignore[attr-defined]
         yield make
@@ -205,7 +211,7 @@ def test_odd_bodies_are_recorded_and_found_again(lane, opened, tmp_path: Path) -
     made = lane(TapeUse(replay=str(tmp_path / "a.tape")))
     port = opened(made)
     for body in ODD_BODIES:
-        assert ask(port, post(len(body)), body).startswith(b"HTTP/1.1 200"), body
+        assert ask(port, post(len(body)), body).startswith(b"HTTP/1.1 200"), made.failure()
     assert made.failure() is None
 
 
