@@ -31,10 +31,20 @@ from assay.pipeline.notes import (
     ONE_AFTER_ANOTHER,
     Note,
     allocation_notes,
+    key_notes,
     place_notes,
+    skipped_notes,
+    tape_notes,
     unknown_notes,
 )
-from assay.pipeline.prompts import Setting, check_confinement, choose, make_specs, read_prompts
+from assay.pipeline.prompts import (
+    Setting,
+    check_confinement,
+    choose,
+    image_of_tasks,
+    make_specs,
+    read_prompts,
+)
 from assay.pipeline.resume import Resume, refuse_unknown
 from assay.pipeline.row_settings import RowSettings, fitted_to, prompt_folder, split_judge
 from assay.pipeline.sink import Sink, Write, answering_models, kept_raw, open_sink
@@ -72,7 +82,6 @@ from assay.records.experiment import Arm
 from assay.records.files import remove_abandoned_folders
 from assay.records.journal import RESUMABLE, Kind, Mode
 from assay.records.raw_streams import folder_names
-from assay.records.setup import REPLAYED_WORDS
 from assay.records.spec import (
     HINT,
     KEEP_ALL,
@@ -132,6 +141,8 @@ class RunRequest(ExecutionOptions, frozen=True, kw_only=True):
     """Run only matching prompts: an id pattern, or metadata or tags as key=pattern."""
     limit: int | None = None
     """Run at most this many prompts."""
+    skip_unsupported: bool = False
+    """Leave out tasks of a benchmark that cannot be run here, instead of refusing them all."""
 
     agent: PluginRef
     material: Material | None = None
@@ -324,6 +335,9 @@ def plan(request: RunRequest) -> Batch:
 def prepare(request: RunRequest) -> PreparedRun:
     """Read what a request names: prompts, graders, templates, and the identity of its trials."""
     benchmark = request.benchmark
+    others = request.sandbox or request.isolate or request.cwd
+    container = image_of_tasks(benchmark, request.container, is_open=not others)
+    request = msgspec.structs.replace(request, container=container)
     graders = [] if request.raw_rows else [*plugins.benchmark(benchmark).graders()]
     for ref in graders:
         plugins.grader(ref)  # one that cannot be built is refused before anything runs
@@ -403,6 +417,7 @@ def place(
         raise RequestError(msg)
     refuse_unknown(request.rerun, [prompt.id for prompt, _ in prepared.rows])
     allocation: Mapping[str, Allocation] = {}
+    skipped: dict[str, str] | None = {} if request.skip_unsupported else None
     notes = [*prepared.notes]
     if request.allocate is not None and request.k is not None:
         from assay.compare.baseline import allocate  # late: numpy
@@ -412,16 +427,19 @@ def place(
         notes += allocation_notes(allocation, request.allocate)
     shared = row_settings.shared
     specs = make_specs(
-        prepared.rows, prepared.names, shared, request.k, row_settings.of, allocation
+        prepared.rows, prepared.names, shared, request.k, row_settings.of, allocation, skipped
     )
-    notes += _benchmark_notes(request, prepared.template)
+    notes += [
+        *skipped_notes(skipped or {}, len(prepared.rows)),
+        *_benchmark_notes(request, prepared.template),
+    ]
     if request.executor.name == "local" and uses_landlock(shared.surroundings):
         notes.append(LANDLOCK_USED)
-    notes += place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows))
-    notes += _key_notes(specs)
-    if request.tape is not None and request.tape.replay:
-        what = REPLAYED_WORDS.removeprefix("replayed: ").rstrip(",")
-        notes.append(Note(f"The models' answers come from {request.tape.replay}: {what}."))
+    notes += [
+        *place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows)),
+        *key_notes(specs),
+        *tape_notes(request.tape),
+    ]
     if request.jobs > 1 and not request.overlap and OneAfterAnother.is_needed(specs):
         notes.append(ONE_AFTER_ANOTHER)
     if prepared.forgets:
@@ -576,21 +594,6 @@ def _added(request: RunRequest, template: Path | None) -> AddedFiles:
     places = [f"{skills}/{skill.name}" for skill in material.skills]
     places += AGENT_FILES if material.is_template_hidden else ()
     return files_below(template, [*places, *([instructions] if material.instructions else [])])
-
-
-def _key_notes(specs: Sequence[TrialSpec]) -> Iterator[Note]:
-    """Say which keys of judges and simulated users the agent does not get."""
-    hidden = {
-        name
-        for around in (spec.surroundings for spec in specs)
-        if not around.hides_env
-        for name in {*around.hidden_env} - {*around.env_names}
-    }
-    for name in sorted(hidden & os.environ.keys()):
-        yield Note(
-            f"{name} is the key of a judge or a simulated user: the agent gets it only if its "
-            f"adapter names it, or --env {name}."
-        )
 
 
 def _is_isolated(request: RunRequest) -> bool:
