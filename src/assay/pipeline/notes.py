@@ -8,7 +8,7 @@ from typing import NamedTuple
 from assay.records.capture import Identity
 from assay.records.recording import FORGETS
 from assay.records.setup import REPLAYED_WORDS
-from assay.records.spec import Surroundings, TrialSpec
+from assay.records.spec import PluginRef, Surroundings, TrialSpec
 from assay.records.tape import TapeUse
 from assay.records.text import counted_noun
 from assay.records.trial import Allocation
@@ -102,6 +102,14 @@ def key_notes(specs: Sequence[TrialSpec]) -> Iterator[Note]:
             f"{name} is the key of a judge or a simulated user: the agent gets it only if its "
             f"adapter names it, or --env {name}."
         )
+
+
+def own_folder_notes(benchmark: PluginRef) -> Iterator[Note]:
+    """Say that the agents do not work in the user's folder, if only the benchmark asks for it."""
+    yield Note(
+        f"Each trial of the benchmark {benchmark.name} works in a folder of its own below "
+        f"{private_root()}."
+    )
 
 
 def tape_notes(tape: TapeUse | None) -> Iterator[Note]:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from assay.run.container import (
     needs_host,
     new_container,
 )
-from assay.run.gateway import HELPER, Gateway
+from assay.run.gateway import HELPER, Gateway, origin_of
 from assay.run.process import missing_program
 from assay.run.program import run_program
 from assay.run.quota import Quota, check_quota, open_quota
@@ -63,6 +63,8 @@ class Confinement:
     ) -> None:
         self.mounts: Mapping[str, str] = {}
         """As in View."""
+        self.replaced: Collection[str] = ()
+        """Origins that a proxy stands for: the agent reaches the proxy, and not them."""
         self.hidden: Sequence[str] = ()
         """Folders that the agent must not see, besides those of the run."""
         self._spec = spec
@@ -281,8 +283,8 @@ class Confinement:
         """Return those of its models, and those in variables that the operator lets through."""
         names = (*command.pass_env, *self._spec.surroundings.env_names)
         values = [os.environ.get(name, "") for name in names]
-        urls = [value for value in values if value.startswith(("http://", "https://"))]
-        return [*command.endpoints, *urls]
+        urls = (value for value in values if value.startswith(("http://", "https://")))
+        return [*command.endpoints, *(url for url in urls if origin_of(url) not in self.replaced)]
 
     def _copy_login(self, home: str, login: Mapping[str, str]) -> None:
         """Copy the agent's own login into its HOME; instructions and settings stay behind."""

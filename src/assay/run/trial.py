@@ -206,8 +206,7 @@ def _taped(
     from assay.run import proxy, tapes, wire
 
     names = wire.Names(places.workspace, places.home, places.scratch)
-    ended = conversation.cancelled.set
-    lane = tapes.TapeLane(spec, use, names, lambda: conversation.secrets, ended)
+    lane = tapes.TapeLane(spec, use, names, conversation)
     conversation.proxy = server = proxy.Proxy(lane)
     try:
         yield lane
