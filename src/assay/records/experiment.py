@@ -8,8 +8,9 @@ from msgspec import Meta
 from assay.records.files import short_hash
 from assay.records.text import counted_noun, parse_size
 
-VERDICT, RESOLVED = "verdict.json", "resolved.json"
-"""In the folder of a run: of one that has ended, and what it is made from."""
+VERDICT, RESOLVED, REGISTERED = "verdict.json", "resolved.json", "registered.json"
+"""In the folder of a run: of one that has ended, what it is made from, and what was planned before
+its first trial."""
 
 RETRIES = 2
 """How often a trial is tried again that says nothing about the agent, before anything is judged."""
