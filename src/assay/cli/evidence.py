@@ -19,12 +19,12 @@ from assay.cli.parameters import (
     quiet_option,
     seed_option,
 )
-from assay.evidence import attest
 from assay.evidence.board import check_board, write_board
 from assay.evidence.check import verify_bundle
 from assay.evidence.pack import PackRequest, pack
 from assay.evidence.unpack import reveal
 from assay.evidence.verify import Report
+from assay.export.optional import signing
 from assay.records.spec import PluginRef
 from assay.records.text import counted_noun, visible_line
 
@@ -322,7 +322,7 @@ def board(folder: Path, *, check: bool, keys: tuple[Path, ...], quiet: bool, **g
 @help_option
 def new_key(path: Path, *, password: bool, **_: Any) -> None:
     """Make an ed25519 key: KEY.pem, which is private, and beside it KEY.pub, for everybody."""
-    module = attest.keys()
+    module = signing()
     given = module.given_password()
     if password:
         given = click.prompt("Password", hide_input=True, confirmation_prompt=True)

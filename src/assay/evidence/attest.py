@@ -8,13 +8,13 @@ signed.
 import base64
 import binascii
 from collections.abc import Mapping
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import msgspec
 
-from assay.errors import InputError, PluginError
+from assay.errors import InputError
+from assay.export.optional import of_extra, signing
 from assay.records.bundle import ATTESTATION, MANIFEST, RESULTS, Manifest
 from assay.records.rows import UNREADABLE, explain
 
@@ -151,7 +151,7 @@ def envelope(statement: Mapping[str, Any], signer: Any = None) -> bytes:
     if signer is None:
         made = Envelope(base64.b64encode(payload).decode(), PAYLOAD)
         return msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n"
-    signed = keys().signed_envelope(payload, PAYLOAD, signer)
+    signed = signing().signed_envelope(payload, PAYLOAD, signer)
     return msgspec.json.format(msgspec.json.encode(signed), indent=1) + b"\n"
 
 
@@ -164,19 +164,6 @@ def decode_envelope(data: bytes, place: str) -> Envelope:
         raise InputError(msg) from error
 
 
-def keys() -> ModuleType:
-    """Return the module that signs and verifies with keys, which needs an extra."""
-    return _of_extra("keys", "evidence")
-
-
 def keyless() -> ModuleType:
     """Return the module that signs by an identity, which needs an extra."""
-    return _of_extra("keyless", "keyless")
-
-
-def _of_extra(name: str, extra: str) -> ModuleType:
-    try:
-        return import_module(f"assay.evidence.{name}")
-    except ImportError as error:
-        msg = f"this needs {error.name}"
-        raise PluginError(msg, hint=f"in a checkout of Assay: pip install '.[{extra}]'") from error
+    return of_extra("assay.evidence.keyless", "keyless")

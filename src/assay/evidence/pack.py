@@ -30,6 +30,8 @@ from assay.evidence.sources import (
     reader_of,
     streams_of,
 )
+from assay.export.optional import signing
+from assay.library.registration import read_registration
 from assay.pipeline.prompts import read_prompts
 from assay.pipeline.row_settings import RowGraders, own_graders, prompt_folder, split_judge
 from assay.records.bundle import (
@@ -116,7 +118,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
 
 def pack(request: PackRequest) -> Packed:
     """Write a bundle; the same input gives the same bytes."""
-    signer = attest.keys().read_signer(request.key) if request.key else None
+    signer = signing().read_signer(request.key) if request.key else None
     if request.keyless:
         attest.keyless()
     sources = find_sources(request.given)
@@ -150,7 +152,7 @@ def _sign(
     for kind, name in attest.FILES.items():
         writer.add(name, [attest.envelope(said[kind], signer)], store=True)
     if signer is not None:
-        pem = attest.keys().public_pem(signer.public_key)
+        pem = signing().public_pem(signer.public_key)
         writer.add(_KEY, [pem], store=True)
     if keyless:
         statement = msgspec.json.encode(said[attest.EVALUATION], order="deterministic")
@@ -435,10 +437,16 @@ class _Packer:
                 "numpy": np.__version__,
             },
             "assurance": "self-attested",
+            "registration": self._registration(),
         }
         plan |= self._reproduced()
         found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plan))
         return self._shown(found)
+
+    def _registration(self) -> dict[str, str] | None:
+        folder = self._sources.folder
+        found = read_registration(folder)[0] if folder is not None else None
+        return None if found is None else {"registered": found.registered, "digest": found.digest}
 
     def _shown(self, plan: dict[str, Any]) -> dict[str, Any]:
         if self.redactor.shows_texts:

@@ -21,6 +21,8 @@ from assay.evidence.redact import Openings, salted_stream
 from assay.evidence.reread import Stream, read_again
 from assay.evidence.results import Verdict, compute, differences, experiment_differences
 from assay.evidence.sources import Resolved
+from assay.export.optional import signing
+from assay.library.registration import Registration, held, plan_of
 from assay.pipeline.made_of import DEFAULT_K, MadeOf
 from assay.pipeline.stages import local_machine
 from assay.plugin import Adapter
@@ -358,7 +360,7 @@ class Verification:
             return Level(name=name, state="none", words="not signed")
         if not is_signed:
             return Level.of(name, "not signed", ["it is not signed, and a key was given"])
-        module = attest.keys()
+        module = signing()
         given = [module.read_public(data, "--key") for data in self._public]
         own = PUBLIC_KEY in self.bundle.entries
         keys = given or (
@@ -464,6 +466,7 @@ class Verification:
         wrong += self._wrong_plan(resolved)
         wrong += self._wrong_rates()
         if resolved is not None and verdict is not None:
+            wrong += self._wrong_registration(resolved)
             wrong += experiment_differences(resolved.experiment, verdict, found)
         wrong += self._wrong_predicates(found)
         n_pairs = len(found.get("pairs", ()))
@@ -596,10 +599,30 @@ class Verification:
             out.writelines(self.bundle.blocks(name))
         return place
 
-    def registered(self) -> bytes | None:
-        """Return what was registered before the experiment ran."""
-        name = f"experiment/{REGISTERED}"
-        return self.bundle.read(name) if name in self.bundle.entries else None
+    def _wrong_registration(self, resolved: Resolved) -> Iterator[str]:
+        """Say where the verdict does not say what follows from the plan that was registered."""
+        about = self.bundle.json(f"experiment/{VERDICT}", dict[str, Any])
+        kept, name = about.get("registration"), f"experiment/{REGISTERED}"
+        if name not in self.bundle.entries:
+            if kept is not None and kept.get("changed") == []:
+                yield f"{name}: the verdict says that the plan was registered, and it is missing"
+            return
+        registration = self.bundle.json(name, Registration)
+        made_of = msgspec.convert(about.get("madeOf") or {}, MadeOf)
+        plan = plan_of(resolved.experiment, made_of, confirm=about.get("confirm") is True)
+        again = msgspec.to_builtins(held(registration, plan))
+        if kept is not None and "the registration itself" in kept.get("changed", ()):
+            return
+        yield from differences(kept, again, "verdict.json: registration")
+        if registration.envelope is not None:
+            yield from _wrong_envelope(registration)
+
+
+def _wrong_envelope(registration: Registration) -> Iterator[str]:
+    data = msgspec.json.encode(registration.envelope)
+    said = attest.decode_envelope(data, REGISTERED).statement
+    if said != {"registered": registration.registered, "plan": registration.plan}:
+        yield f"{REGISTERED}: another plan was signed"
 
 
 def _replay(

@@ -195,7 +195,7 @@ class ExperimentRun:
         self._batch = msgspec.structs.replace(batch, settles=True)
         self.pieces = {path: piece for arm in self.arms for path, piece in arm.pieces.items()}
         # One that was interrupted goes on without earlier trials, if it began so.
-        no_reuse = self.begin.fresh or how.confirm or how.reuse == "none"
+        no_reuse = self.begin.fresh or how.confirm or how.reuse == "none" or experiment.register
         self.earlier = None if no_reuse else EarlierTrials(how.root, self.folder)
         self.guard = ReuseGuard(self.by_key, self.earlier, experiment.seed, how.reuse)
         self.not_covered: list[str] = []

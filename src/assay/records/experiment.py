@@ -106,6 +106,9 @@ class Experiment(
     """Share of the prompts that are kept for confirmations, and not run otherwise."""
     confirm_prompts: str | None = None
     """In place of holdout: a file of other prompts for confirmations."""
+    register: bool = False
+    """Whether the plan is signed and written down before the first trial; no earlier trial is used
+    then."""
     control: str = ""
     """The arm that the others are compared with; by default the first."""
     arms: dict[str, Arm]

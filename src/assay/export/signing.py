@@ -1,6 +1,6 @@
-"""Keys that sign bundles, and the envelopes they sign: `securesystemslib`, of the extra `evidence`.
+"""Keys that sign evidence, and the envelopes they sign: `securesystemslib`, of the extra `evidence`.
 
-See attest.keys(), which loads this.
+Loaded by optional.py, because an installation need not have it.
 """
 
 import hashlib
