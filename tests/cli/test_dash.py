@@ -15,7 +15,7 @@ import click
 import pytest
 
 from assay.cli.group import cli
-from assay.cli.parameters import InFile, OutFile
+from assay.cli.parameters import InFile, NamedFile, OutFile
 
 READERS = {
     "capture": (["capture", "{}", "-s", "demo", "-q"], "p.jsonl"),
@@ -311,7 +311,7 @@ def test_every_parameter_that_is_a_file_knows_the_dash():
         ):
             continue
         files += 1
-        assert isinstance(parameter.type, InFile | OutFile), (command, parameter.opts)
+        assert isinstance(parameter.type, InFile | OutFile | NamedFile), (command, parameter.opts)
     assert files >= 20
 
 
@@ -341,3 +341,10 @@ def test_a_folder_cannot_be_stdout(assay, tmp_path, words) -> None:
     assert done.code == 2
     assert "- is stdout; a folder is needed here" in done.stderr
     assert not (tmp_path / "-").exists()
+
+
+def test_a_tape_needs_a_name(assay, made):
+    for option in ("--record", "--replay"):
+        done = assay("capture", made / "p.jsonl", "-s", "demo", option, "-")
+        assert done.code == 2
+        assert f"'{option}': - is a stream; a file is needed here" in done.stderr

@@ -15,7 +15,7 @@ def grade(output):
 
 MODEL = """#!/bin/sh
 [ "$1" = --version ] && exec echo 0.61.0
-name=HARB; name="${name}OR"
+name=$(printf %s%s HARB OR)
 echo '{"type":"init","session_id":"s","model":"'$(cat "${0%/*}/$name")'"}'
 echo '{"type":"result","status":"success","stats":{}}'
 """

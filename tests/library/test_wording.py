@@ -21,6 +21,7 @@ COMMANDS_ONLY = {
         ("--judge", "--export", "--trial", "--doubtful", "--difference", "--compare"),
         "other commands",
     ),
+    **dict.fromkeys(("--record", "--replay", "--record-misses", "--fault"), "tapes"),
     **dict.fromkeys(("--prompts", "--append"), "there is no such argument"),
     **dict.fromkeys(("-d", "-R", "-e", "-f", "-q", "-t", "-aq"), "programs of others"),
     "--format": "git",

@@ -17,7 +17,7 @@ from assay.cli.options import (
     grader_refs,
     run_request,
 )
-from assay.cli.output import echo_folded, leading_on, refuse_inputs, write_row
+from assay.cli.output import closing_lines, echo_folded, refuse_inputs, write_row
 from assay.cli.parameters import prompt_path
 from assay.cli.program import chosen_agent
 from assay.cli.progress import Progress
@@ -190,7 +190,7 @@ class RunDisplay(Progress):
         if output is None or not output.is_file():
             return
         name, page = _quoted(output), _quoted(output.with_suffix(".html"))
-        lines = leading_on(
+        lines = closing_lines(
             [output],
             failed=bool(tally.causes) or any(n < of for n, of in passes.values()),
             report=f"assay report {name} -o {page}" if passes else "",
@@ -205,8 +205,10 @@ class RunDisplay(Progress):
         if graded:
             return f"assay view {name}"
         has_hints = all(spec.prompt.hint for spec in self._batch.specs)
-        own = [shlex.quote(str(grader)) for grader in getattr(self._options, "graders", ())]
-        to = _quoted(Path(str(self._options.output)).with_suffix(".graded.jsonl"))
+        options = self._options
+        graders = options.graders if isinstance(options, CaptureOptions) else ()
+        own = [shlex.quote(str(grader)) for grader in graders]
+        to = _quoted(Path(str(options.output)).with_suffix(".graded.jsonl"))
         words = " ".join(f"-g {one}" for one in own or ["contains" if has_hints else "GRADER"])
         then = f"assay grade {name} {visible_line(words)} -o {to}"
         return f"fix the grader; then {then}" if own else then

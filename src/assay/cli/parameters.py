@@ -28,7 +28,7 @@ class Number(click.FloatRange):
         return number
 
 
-class WithSandbox(click.Command):
+class SandboxCommand(click.Command):
     """A command whose option --sandbox may stand alone: the word after it is not its value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -118,6 +118,20 @@ class OutFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return self._stdout if value == "-" else super().convert(value, param, ctx)
+
+
+class NamedFile(click.Path):
+    """A file that is read or written at many places, so it needs a name: "-" is refused."""
+
+    def __init__(self, *, exists: bool = False) -> None:
+        super().__init__(path_type=Path, dir_okay=False, exists=exists)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "-":
+            self.fail(
+                "- is a stream; a file is needed here (./- for one of that name).", param, ctx
+            )
+        return super().convert(value, param, ctx)
 
 
 class OutFolder(click.Path):
@@ -269,7 +283,7 @@ margin_option: Decorator = click.option(
 allow_replayed_option: Decorator = click.option(
     "--allow-replayed",
     is_flag=True,
-    help="Compare trials that a tape answered (--replay) like others. Default: they have no "
+    help="Compare trials that a tape answered like others. Default: they have no "
     "verdict, because they check the harness and not the agent.",
 )
 fractions_option: Decorator = click.option(

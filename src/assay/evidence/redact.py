@@ -17,6 +17,7 @@ from assay.errors import UsageError
 from assay.records.bundle import WITHHELD, digest_in, replace_texts, salted
 from assay.records.raw_streams import KeptStream
 from assay.records.signatures import user_key
+from assay.records.trial import NUMBER
 
 KINDS = ("outputs", "inputs", "raw", "paths")
 _KEY = "evidence-salts.key"
@@ -31,7 +32,7 @@ _OUTPUTS = (
 _INPUTS = ("input", "hint", "reference", "expect", "files", "trajectory.input", "metadata.vars")
 _PATHS = ("cwd", "workspaceDir", "metadata.workspaceDir", "metadata.reusedFrom")
 _KEPT = (
-    *("id", "trialNum", "specHash", "identity", "agent", "raw", "build", "events"),
+    *("id", NUMBER, "specHash", "identity", "agent", "raw", "build", "events"),
     *("trajectory.type", "trajectory.name", "trajectory.status", "trajectory.callId"),
     *("failure.cause", "retried.cause", "grades.version", "score.version", "usage", "turnUsage"),
 )

@@ -623,6 +623,9 @@ def _wrong_envelope(registration: Registration) -> Iterator[str]:
     said = attest.decode_envelope(data, REGISTERED).statement
     if said != {"registered": registration.registered, "plan": registration.plan}:
         yield f"{REGISTERED}: another plan was signed"
+    key = signing().read_public(registration.public_key.encode(), REGISTERED)
+    if signing().signer_of(data, [key]) is None:
+        yield f"{REGISTERED}: it is not signed by the key that it names"
 
 
 def _replay(

@@ -1,4 +1,4 @@
-"""Keys that sign evidence, and the envelopes they sign: `securesystemslib`, of the extra `evidence`.
+"""Keys that sign evidence, and their envelopes: `securesystemslib`, of the extra `evidence`.
 
 Loaded by optional.py, because an installation need not have it.
 """

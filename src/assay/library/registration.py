@@ -44,6 +44,8 @@ class Registration(msgspec.Struct, kw_only=True, frozen=True):
     plan: dict[str, Any]
     key: str = ""
     """Fingerprint of the key that signed it."""
+    public_key: str = ""
+    """The public half of the key, in PEM."""
     envelope: dict[str, Any] | None = None
     """The same, signed: a DSSE envelope."""
 
@@ -97,7 +99,8 @@ def new_registration(plan: dict[str, Any], now: str) -> Registration:
     payload = msgspec.json.encode({"registered": now, "plan": plan}, order="deterministic")
     envelope = module.signed_envelope(payload, PAYLOAD, signer)
     key = module.fingerprint(signer.public_key)
-    return msgspec.structs.replace(made, key=key, envelope=envelope)
+    pem = module.public_pem(signer.public_key).decode()
+    return msgspec.structs.replace(made, key=key, public_key=pem, envelope=envelope)
 
 
 def read_registration(folder: Path) -> tuple[Registration | None, bool]:
@@ -127,9 +130,8 @@ def held_against(folder: Path, plan: Mapping[str, Any]) -> Held | None:
 
 def held(found: Registration, plan: Mapping[str, Any], *, is_ours: bool = True) -> Held:
     """Say whether a plan is as it was registered, or what has changed."""
-    changed = (
-        [] if digest_of(found.plan) == found.digest and is_ours else ["the registration itself"]
-    )
+    is_whole = digest_of(found.plan) == found.digest and is_ours
+    changed = [] if is_whole else ["the registration itself"]
     changed += changes_of(found.plan, plan)
     day = found.registered[:10]
     words = f"as registered on {day} (plan {found.digest[:12]})"

@@ -18,6 +18,7 @@ import msgspec
 
 from assay.errors import InputError
 from assay.records.rows import UNREADABLE, explain
+from assay.records.trial import NUMBER
 
 FORMAT = 1
 SCHEMA = f"assay-evidence/{FORMAT}"
@@ -453,7 +454,7 @@ class _RowPieces(msgspec.Struct):
 
 
 class _Number(msgspec.Struct):
-    number: int = msgspec.field(name="trialNum", default=1)
+    number: int = msgspec.field(name=NUMBER, default=1)
 
 
 _PIECES = msgspec.json.Decoder(dict[str, msgspec.Raw])

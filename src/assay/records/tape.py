@@ -83,6 +83,10 @@ class TapeUse(msgspec.Struct, kw_only=True, frozen=True):
     faults: tuple[Fault, ...] = ()
     arm: str = ""
     """Of an experiment."""
+    role: str = ""
+    """judge or user, where it is not the agent that is measured who asks."""
+    shown: str = ""
+    """The path of the tape as rows name it: relative to the folder of the output."""
 
     @property
     def written(self) -> str:
@@ -104,6 +108,12 @@ class Lane(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defau
     """The turns of the prompt, secrets masked."""
     agent: str = ""
     version: str = ""
+    role: str = ""
+    """judge or user, if it is not the agent that is measured."""
+    of: str = ""
+    """The trial that it was cut from, on another tape."""
+    about: Any = None
+    """What is needed to run it again: its prompt, the agent with its options, and its identity."""
 
     @property
     def key(self) -> tuple[str, str, int, int]:
@@ -114,15 +124,21 @@ class Lane(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defau
     def words(self) -> str:
         """The lane, for people."""
         arm = f"{self.arm}, " if self.arm else ""
+        if self.role:
+            return f"{arm}question {self.trial} to a {self.role}"
         again = f", attempt {self.attempt + 1}" if self.attempt else ""
         return f"{arm}prompt {self.prompt}, trial {self.trial}{again}"
 
 
 class Tokens(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defaults=True):
-    """What a provider says that an exchange used; input includes what was cached."""
+    """What a provider says that an exchange used."""
 
     input: int = 0
+    """With what was cached."""
     output: int = 0
+    """With thoughts."""
+    cache_read: int = 0
+    cache_write: int = 0
 
 
 class Exchange(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defaults=True):
@@ -146,6 +162,13 @@ class Exchange(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_d
     """Whether the answer ended before its end."""
     model: str = ""
     tokens: Tokens | None = None
+    turn: int = 0
+    """Of the prompt, from 1."""
+
+    @property
+    def took_ms(self) -> int:
+        """From the request to the end of its answer."""
+        return self.answer[-1][0] if self.answer else 0
 
     @property
     def key(self) -> str:
@@ -213,6 +236,7 @@ def _packed(data: bytes, level: int = 6) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
+_DAMAGED_HINT = "the exchanges before it are whole: cut the file at that byte, or record again"
 _NO_INDEX = (KeyError, TypeError, ValueError, StopIteration, InputError)
 _TRAILER_BYTES = len(_packed(_TRAILER % 0, 0))
 
@@ -222,7 +246,7 @@ def _members(fd: int, path: Path, at: int = 0) -> Iterator[tuple[int, int, bytes
 
     Raises InputError for one that is damaged.
     """
-    size = os.fstat(fd).st_size
+    size, n_lines = os.fstat(fd).st_size, 0
     while at < size:
         unpacker, end, found = zlib.decompressobj(_GZIP), at, []
         try:
@@ -231,22 +255,23 @@ def _members(fd: int, path: Path, at: int = 0) -> Iterator[tuple[int, int, bytes
                 found.append(unpacker.decompress(block))
                 end += len(block) - len(unpacker.unused_data)
         except zlib.error as error:
-            msg = f"{path}: byte {at}: the tape is damaged: {error}"
-            hint = "the exchanges before it are whole: cut the file there, or record again"
-            raise InputError(msg, hint=hint) from error
+            msg = f"{path}:{n_lines + 1}: the tape is damaged at byte {at}: {error}"
+            raise InputError(msg, hint=_DAMAGED_HINT) from error
         if not unpacker.eof:
             return
-        yield at, end, b"".join(found)
+        data = b"".join(found)
+        n_lines += data.count(b"\n")
+        yield at, end, data
         at = end
 
 
-def _lines(data: bytes, path: Path, at: int) -> Iterator[_Line]:
-    for number, line in enumerate(data.splitlines(), 1):
+def _lines(data: bytes, path: Path, n_before: int = 0) -> Iterator[_Line]:
+    for number, line in enumerate(data.splitlines(), n_before + 1):
         try:
             yield _LINE.decode(line)
         except msgspec.DecodeError as error:
-            msg = f"{path}: byte {at}, line {number}: not a line of a tape: {error}"
-            raise InputError(msg) from error
+            msg = f"{path}:{number}: not a line of a tape: {error}"
+            raise InputError(msg, hint=_DAMAGED_HINT) from error
 
 
 class Tape:
@@ -301,6 +326,11 @@ class Tape:
         """The lanes that count, by their keys."""
         return {lane.key: lane for lane in self._index.lanes}
 
+    def about(self, lane: Lane) -> dict[str, Any]:
+        """Return what is needed to run the trial of a lane again."""
+        found: dict[str, Any] = self._unfolded(lane.about) or {}
+        return found
+
     def spots(self, lane: int) -> list[Spot]:
         """Return where the exchanges of a lane are, in order."""
         return [spot for spot in self._index.spots if spot.lane == lane]
@@ -345,7 +375,7 @@ class Tape:
     def _read_member(self, at: int) -> tuple[Exchange | None, dict[str, Any]]:
         _, _, data = next(_members(self.fd, self.path, at))
         exchange, parts = None, {}
-        for line in _lines(data, self.path, at):
+        for line in _lines(data, self.path):
             exchange = line.exchange or exchange
             if line.part is not None:
                 parts[line.part] = line.value
@@ -360,9 +390,10 @@ class Tape:
             return found
         if os.pread(self.fd, len(_MAGIC), 0) != _MAGIC[:size]:
             raise _no_tape(self.path)
-        index, self.end = _Index(), 0
+        index, self.end, n_lines = _Index(), 0, 0
         for at, end, data in _members(self.fd, self.path):
-            lines = list(_lines(data, self.path, at))
+            lines = list(_lines(data, self.path, n_lines))
+            n_lines += len(lines)
             if at == 0 and (not lines or lines[0].tape is None):
                 break
             if not any(line.index for line in lines):
@@ -388,6 +419,12 @@ class Tape:
         self.end = at
         self._check_format()
         return index
+
+    def check(self) -> None:
+        """Read all of it; raises InputError for the line at which it is damaged."""
+        n_lines = 0
+        for _, _, data in _members(self.fd, self.path):
+            n_lines += len(list(_lines(data, self.path, n_lines)))
 
     def _check_format(self) -> None:
         _, _, data = next(_members(self.fd, self.path))
@@ -429,9 +466,11 @@ class TapeWriter(Tape):
 
     def add_lane(self, lane: Lane) -> Lane:
         """Begin a lane; return it with its number."""
+        parts: dict[str, bytes] = {}
+        about = fold(lane.about, parts)
         with self._lock:
-            lane = msgspec.structs.replace(lane, lane=len(self._index.lanes) + 1)
-            self._append(_encoded_line("lane", lane))
+            lane = msgspec.structs.replace(lane, lane=len(self._index.lanes) + 1, about=about)
+            self._append_with(parts, _encoded_line("lane", lane))
             self._index.lanes.append(lane)
         return lane
 
@@ -442,15 +481,19 @@ class TapeWriter(Tape):
         results = [_folded(one, parts) for one in exchange.results]
         folded = msgspec.structs.replace(exchange, request=request, results=results)
         with self._lock:
-            new = parts.keys() - self._index.parts.keys()
-            lines = [
-                b'{"part":"%b","value":%b}\n' % (name.encode(), data)
-                for name, data in parts.items()
-                if name in new
-            ]
-            at = self._append(b"".join(lines) + _encoded_line("exchange", folded))
-            self._index.parts |= dict.fromkeys(new, at)
+            at = self._append_with(parts, _encoded_line("exchange", folded))
             self._index.spots.append(Spot(at, folded.lane, folded.number, _key_of_folded(folded)))
+
+    def _append_with(self, parts: dict[str, bytes], line: bytes) -> int:
+        new = parts.keys() - self._index.parts.keys()
+        lines = [
+            b'{"part":"%b","value":%b}\n' % (name.encode(), data)
+            for name, data in parts.items()
+            if name in new
+        ]
+        at = self._append(b"".join(lines) + line)
+        self._index.parts |= dict.fromkeys(new, at)
+        return at
 
     def close(self) -> None:
         """Write the index."""

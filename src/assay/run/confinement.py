@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from assay.run.container import (
     find_engine,
     new_container,
 )
-from assay.run.gateway import HELPER, Gateway
+from assay.run.gateway import HELPER, Gateway, origin_of
 from assay.run.program import run_program
 from assay.run.quota import Quota, check_quota, open_quota
 from assay.run.sandbox import (
@@ -60,6 +60,8 @@ class Confinement:
     ) -> None:
         self.mounts: Mapping[str, str] = {}
         """As in View."""
+        self.replaced: Collection[str] = ()
+        """Origins that a proxy stands for: the agent reaches the proxy, and not them."""
         self.hidden: Sequence[str] = ()
         """Folders that the agent must not see, besides those of the run."""
         self._spec = spec
@@ -219,7 +221,8 @@ class Confinement:
         # The addresses in variables that the operator lets through to the agent.
         names = (*command.pass_env, *self._spec.surroundings.env_names)
         values = [os.environ.get(name, "") for name in names]
-        addresses = [value for value in values if value.startswith(("http://", "https://"))]
+        urls = (value for value in values if value.startswith(("http://", "https://")))
+        addresses = [url for url in urls if origin_of(url) not in self.replaced]
         folder = Path(self._folder, str(self._n_processes))
         folder.mkdir()
         gateway = Gateway(str(folder / "s"), [*command.endpoints, *addresses])

@@ -332,6 +332,12 @@ class Gateway:
         one.close()
 
 
+def origin_of(url: str) -> str:
+    """Return scheme, host and port of a URL."""
+    split = urlsplit(url)
+    return f"{split.scheme}://{split.netloc}"
+
+
 def _place(url: str) -> tuple[str, int] | None:
     """Return host and port of a URL."""
     try:

@@ -19,6 +19,7 @@ import msgspec
 
 from assay.plugin import Adapter, Ask, Command
 from assay.records.tape import Exchange
+from assay.run.gateway import origin_of
 from assay.run.tapes import TapeLane
 from assay.run.wire import Pieces
 
@@ -44,13 +45,15 @@ class Proxy:
     def __init__(self, lane: TapeLane) -> None:
         self._lane = lane
         self._servers: dict[str, _Server] = {}
+        self.replaced: set[str] = set()
+        """Where the providers are that the agent does not reach itself any more."""
 
     def redirect(self, adapter: Adapter, command: Command, ask: Ask) -> Command:
         """Return the agent's command with the proxy in place of its providers."""
         offline = self._lane.replays and not self._lane.asks_provider
         made = adapter.redirect(command, ask, self.through, offline=offline)
         ours = tuple(server.url for server in self._servers.values())
-        others = tuple(url for url in made.endpoints if _origin(url) not in self._servers)
+        others = tuple(url for url in made.endpoints if origin_of(url) not in self._servers)
         no_proxy = dict.fromkeys(("NO_PROXY", "no_proxy"), f"{_HOST},localhost")
         return msgspec.structs.replace(
             made, endpoints=(*ours, *others), env={**no_proxy, **made.env}
@@ -58,9 +61,10 @@ class Proxy:
 
     def through(self, url: str) -> str:
         """Return the address at which the proxy stands for a URL."""
-        origin = _origin(url)
+        origin = origin_of(url)
         if origin not in self._servers and origin not in {s.url for s in self._servers.values()}:
             self._servers[origin] = _Server(self._lane, origin)
+            self.replaced.add(origin)
         server = self._servers.get(origin)
         return server.url + url[len(origin) :] if server is not None else url
 
@@ -70,13 +74,9 @@ class Proxy:
 
     def close(self) -> None:
         """End all connections."""
+        self._lane.end()
         for server in self._servers.values():
             server.end()
-
-
-def _origin(url: str) -> str:
-    split = urlsplit(url)
-    return f"{split.scheme}://{split.netloc}"
 
 
 class _Server:
@@ -185,7 +185,10 @@ class _Handler(BaseHTTPRequestHandler):
         found = lane.find(self.command, self.path, _decoded(body, self.headers))
         if found is not None:
             lane.count(found)
-            self._play(found, cut=cut)
+            try:
+                self._play(found, cut=cut)
+            finally:
+                lane.played(found)
         elif lane.asks_provider:
             self._pass_on(body, began_s, cut=cut)
         else:

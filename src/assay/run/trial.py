@@ -196,17 +196,15 @@ def _taped(
         yield None
         return
     # Late: the servers of http take 20 ms, and few runs need them.
-    from assay.run.proxy import Proxy
-    from assay.run.tapes import TapeLane
-    from assay.run.wire import Names
+    from assay.run import proxy, tapes, wire
 
-    names = Names(places.workspace, places.home, places.scratch)
-    lane = TapeLane(spec, use, names, lambda: conversation.secrets, conversation.cancelled.set)
-    conversation.proxy = proxy = Proxy(lane)
+    names = wire.Names(places.workspace, places.home, places.scratch)
+    lane = tapes.TapeLane(spec, use, names, conversation)
+    conversation.proxy = server = proxy.Proxy(lane)
     try:
         yield lane
     finally:
-        proxy.close()
+        server.close()
 
 
 _COMPARING_S = 4.0
