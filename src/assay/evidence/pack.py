@@ -37,6 +37,7 @@ from assay.pipeline.row_settings import RowGraders, own_graders, prompt_folder, 
 from assay.records.bundle import (
     ATTESTATION,
     MANIFEST,
+    ORIGINAL,
     PLAN,
     PROMPTS,
     RAW,
@@ -385,6 +386,9 @@ class _Packer:
         changed = changed_inputs(sources)
         self.notes += [f"{name} has changed since the experiment ran" for name in changed]
         for number, (name, _, path) in enumerate(sources.inputs()):
+            is_prompts = sources.resolved and name == sources.resolved.experiment.prompts
+            if is_prompts and name not in changed and self.redactor.shows_texts:
+                self._add(ORIGINAL, path.read_bytes())
             if "templates" not in self._request.include or name in changed:
                 continue
             files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]

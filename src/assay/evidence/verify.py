@@ -6,7 +6,7 @@ What a level needs of the bundle it reads from the archive itself. This runs in 
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,7 @@ from assay.records.bundle import (
     ATTESTATION,
     MANIFEST,
     OPENINGS,
+    ORIGINAL,
     PLAN,
     PROMPTS,
     RESULTS,
@@ -47,8 +48,9 @@ from assay.records.bundle import (
 )
 from assay.records.capture import Identity, identity_differences
 from assay.records.experiment import REGISTERED, RESOLVED, VERDICT
+from assay.records.files import short_hash
 from assay.records.rows import UNREADABLE, explain, read_lines
-from assay.records.spec import PluginRef
+from assay.records.spec import PluginRef, Prompt
 from assay.records.text import counted_noun
 from assay.records.trial import PASS_FIELDS, Trial
 from assay.records.trial.files import trials_in
@@ -492,6 +494,10 @@ class Verification:
             known = resolved.arms[run.label].identity if resolved else run.identity
             if known is not None:
                 yield from _other_set_ups(run.label, known, trials)
+            arms = resolved.arms if resolved else {}
+            yield from _of_other_arms(
+                run.label, {n: arm.identity for n, arm in arms.items()}, trials
+            )
         yield from self._wrong_prompts()
         if resolved is not None:
             yield from self._wrong_numbers(resolved)
@@ -514,6 +520,8 @@ class Verification:
         """Say where there are other trials than the experiment has run."""
         about = self.bundle.json(f"experiment/{VERDICT}", dict[str, Any])
         made_of = msgspec.convert(about.get("madeOf") or {}, MadeOf)
+        if ORIGINAL in self.bundle.entries:
+            yield from self._wrong_original(resolved)
         k = resolved.experiment.k or DEFAULT_K
         effort = about.get("effort") or {}
         is_whole = effort.get("nTrials") == effort.get("nPlanned")
@@ -526,6 +534,22 @@ class Verification:
                 if own_trials.get(id_, 0) != k:
                     has = own_trials.get(id_, 0)
                     yield f"{run.label}, {id_}: {has} trials, and {k} were planned"
+
+    def _wrong_original(self, resolved: Resolved) -> Iterator[str]:
+        """Say where the prompts are not those that the experiment read."""
+        data = self.bundle.read(ORIGINAL)
+        if short_hash(data) != resolved.inputs.get(resolved.experiment.prompts or ""):
+            yield f"{ORIGINAL}: it is not the file that the experiment read"
+        try:
+            asked = [msgspec.json.decode(line, type=Prompt) for _, line in _lines_of(data)]
+        except UNREADABLE:
+            return  # in another format, such as CSV
+        by_id = {prompt.id: prompt for prompt in asked}
+        for _, line in _lines_of(self.bundle.read(PROMPTS)):
+            row = msgspec.json.decode(line)
+            prompt = by_id.get(str(row.get("id")))
+            if prompt is None or (row.get("input"), row.get("hint")) != (prompt.input, prompt.hint):
+                yield f"{row.get('id')}: the experiment asked something else"
 
     def _wrong_rates(self) -> Iterator[str]:
         """Say where a row of trials does not say what follows from its trials."""
@@ -649,7 +673,7 @@ def guarded(name: str, step: Callable[[], Level]) -> Level:
         return Level.of(name, "it cannot be read", [error.message])
     except AssayError as error:
         return Level.of(name, "it could not be checked", (), [error.message])
-    except (ValueError, KeyError, TypeError, AttributeError, OSError, *UNREADABLE) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OSError, *UNREADABLE) as error:
         why = f"{type(error).__name__}: {error}"
         return Level.of(name, "it is not as Assay writes it", [why])
 
@@ -672,6 +696,17 @@ def _other_set_ups(label: str, known: Identity, trials: Sequence[Trial]) -> Iter
         )  # fmt: skip
         for words in identity_differences(known, own):
             yield f"{label}: its rows were made by another set-up: {words}"
+
+
+def _of_other_arms(
+    label: str, arms: Mapping[str, Identity], trials: Sequence[Trial]
+) -> Iterator[str]:
+    """Say where trials of an arm were made by the set-up of another."""
+    for name, other in arms.items():
+        if name != label and other != arms.get(label):
+            n = sum(1 for trial in trials if trial.identity == other)
+            if n:
+                yield f"{label}: {counted_noun(n, 'trial')} were made by the set-up of {name}"
 
 
 def _withheld(n: int) -> str:

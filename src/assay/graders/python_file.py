@@ -128,6 +128,8 @@ class PythonFile(PythonCode):
     @property
     def files(self) -> list[Path]:
         """The file, what it names in its folder and, once frozen, what it used when loaded."""
+        if not self._files:  # of a process of ours
+            return [Path(self._code.path)]
         found = {*self._files[0].used(), *(file.path for file in self._files)}
         return sorted({*found, *map(Path, self._code.files)})
 
