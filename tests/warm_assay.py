@@ -50,7 +50,10 @@ MOST_FILES = 20
 """How many files may have been left open."""
 RETRY_PAUSE_S = 0.02
 """The first pause before a trial is made again, which is a second elsewhere."""
-NOT_LOADED = ("assay.__main__", "assay.pytest_plugin", "assay.testing", "assay.viewer")
+NOT_LOADED = (
+    *("assay.__main__", "assay.evidence.keyless", "assay.pytest_plugin", "assay.testing"),
+    "assay.viewer",
+)
 """What few commands need and what loads large libraries. It is loaded when it was needed once."""
 
 
@@ -395,7 +398,9 @@ def load() -> None:
         if room.name not in NOT_LOADED:
             path = getattr(importlib.import_module(room.name), "__path__", [])
             for module in pkgutil.walk_packages(path, f"{room.name}."):
-                importlib.import_module(module.name)
+                if module.name not in NOT_LOADED:
+                    with contextlib.suppress(ModuleNotFoundError):  # what an extra would install
+                        importlib.import_module(module.name)
     steps._FIRST_PAUSE_S = RETRY_PAUSE_S
     gc.collect()
     gc.freeze()
