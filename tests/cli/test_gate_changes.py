@@ -117,6 +117,17 @@ def test_metadata_that_no_grader_reads_can_change(tmp_path: Path, assay: Callabl
     assert "cannot be compared" not in verdict["words"]
 
 
+def test_a_gate_says_how_many_prompts_were_not_asked_for(place: Path, assay: Callable):
+    """Whoever chooses the prompts could leave out those that a change breaks."""
+    agent = """case "$PROMPT" in *" 1"*) echo no;; *) echo "$PROMPT";; esac"""
+    done = gated(assay, place, "--filter", "!p1*", agent=agent)
+    assert done.code == 0, done.stderr
+    assert "29 prompts judged, 11 more of baseline were not asked for" in done.stderr
+    both = (f"main:{place / 'baseline.jsonl'}", f"new:{place / 'new.jsonl'}")
+    shown = assay("report", *both, "--sequential", "--margin", "0.2", "-f", "markdown")
+    assert "- Not asked for: 11 prompts of main" in shown.stdout
+
+
 def test_many_changes_need_somebody_who_accepts_them(place: Path, assay: Callable):
     rows = prompts()[: N - 8]
     rows[0]["input"] = "another question"

@@ -243,6 +243,7 @@ class TrialsGate:
             words=words,
             against=first.run.label,
             set_aside=first.changes.aside,
+            n_left_out=first.n_left_out,
             graders=first.changes.same_graders,
             consent=self._consent,
             anchor=anchor,
@@ -344,6 +345,7 @@ class _Side:
         self._copies = copies_in(request.specs)
         self._judged = planned.intersection(ids) - set(self.changes.aside)
         self._n_planned = len(planned)
+        self.n_left_out = len(set(ids) - planned) if request.chosen else 0
 
     @property
     def n_judged(self) -> int:
@@ -368,9 +370,11 @@ class _Side:
 
     @property
     def judged_words(self) -> str:
-        """Say how many prompts were judged, where some were set aside."""
-        aside = self.changes.aside
-        return f"; {self.n_judged} prompts judged, {named(aside)} set aside" if aside else ""
+        """Say how many prompts were judged, where some were set aside or not asked for."""
+        aside = f", {named(self.changes.aside)} set aside" if self.changes.aside else ""
+        if n := self.n_left_out:
+            aside += f", {n} more of {self.run.label} {'was' if n == 1 else 'were'} not asked for"
+        return f"; {self.n_judged} prompts judged{aside}" if aside else ""
 
     def order(self, seed: int | None) -> Order:
         """Return the order of the prompts, and what it asks of a pass."""

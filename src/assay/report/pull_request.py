@@ -278,11 +278,14 @@ def _gate_notes(gate: dict[str, Any]) -> Iterator[str]:
         ids = ", ".join(code(one, _MOST_NAME) for one in aside[:_MOST_ASIDE])
         more = f" and {len(aside) - _MOST_ASIDE} more" if len(aside) > _MOST_ASIDE else ""
         yield f"- Changed and not judged: {counted_noun(len(aside), 'prompt')}: {ids}{more}"
+    if left_out := gate.get("leftOut"):
+        of = plain(gate["runA"])
+        yield f"- Not asked for: {counted_noun(left_out, 'prompt')} of {of}"
     if graders := gate.get("graders"):
         yield f"- Changed grader: {plain(graders[:_MOST_NOTE])}"
     if accepted := gate.get("accepted"):
         yield f"- Changes {plain(accepted[:_MOST_REASON])}"
-    if any(gate.get(name) for name in ("anchor", "setAside", "graders", "accepted")):
+    if any(gate.get(name) for name in ("anchor", "setAside", "leftOut", "graders", "accepted")):
         yield ""
 
 
