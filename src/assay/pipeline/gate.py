@@ -243,7 +243,7 @@ class TrialsGate:
             words=words,
             against=first.run.label,
             set_aside=first.changes.aside,
-            n_left_out=first.n_left_out,
+            left_out=first.left_out,
             graders=first.changes.same_graders,
             consent=self._consent,
             anchor=anchor,
@@ -345,7 +345,7 @@ class _Side:
         self._copies = copies_in(request.specs)
         self._judged = planned.intersection(ids) - set(self.changes.aside)
         self._n_planned = len(planned)
-        self.n_left_out = len(set(ids) - planned) if request.chosen else 0
+        self.left_out = sorted(set(ids) - planned)
 
     @property
     def n_judged(self) -> int:
@@ -370,10 +370,10 @@ class _Side:
 
     @property
     def judged_words(self) -> str:
-        """Say how many prompts were judged, where some were set aside or not asked for."""
+        """Say how many prompts were judged, where some were set aside or are not in this run."""
         aside = f", {named(self.changes.aside)} set aside" if self.changes.aside else ""
-        if n := self.n_left_out:
-            aside += f", {n} more of {self.run.label} {'was' if n == 1 else 'were'} not asked for"
+        if self.left_out:
+            aside += f"; {named(self.left_out)} of {self.run.label} not in this run"
         return f"; {self.n_judged} prompts judged{aside}" if aside else ""
 
     def order(self, seed: int | None) -> Order:
@@ -381,7 +381,8 @@ class _Side:
         run = self.run
         return Order(
             seed=seed,
-            first=_failed_last(run),
+            # Those that changed are not judged, but whether they pass has to be known.
+            first=_failed_last(run) | set(self.changes.aside),
             least=-_LEAST_SHARE * self._margin,
             lost_before=(int(run.n_lost.sum()), run.health.n_trials),
         )

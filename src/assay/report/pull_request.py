@@ -274,13 +274,11 @@ def _gate_notes(gate: dict[str, Any]) -> Iterator[str]:
     """The second gate, what was set aside, and who accepted it."""
     if anchor := gate.get("anchor"):
         yield f"- Against the anchor {plain(anchor['name'])}: {plain(anchor['outcome'])}"
-    if aside := gate.get("setAside"):
-        ids = ", ".join(code(one, _MOST_NAME) for one in aside[:_MOST_ASIDE])
-        more = f" and {len(aside) - _MOST_ASIDE} more" if len(aside) > _MOST_ASIDE else ""
-        yield f"- Changed and not judged: {counted_noun(len(aside), 'prompt')}: {ids}{more}"
-    if left_out := gate.get("leftOut"):
-        of = plain(gate["runA"])
-        yield f"- Not asked for: {counted_noun(left_out, 'prompt')} of {of}"
+    for name, what in (("setAside", "Changed and not judged"), ("leftOut", "Not in this run")):
+        if found := gate.get(name):
+            ids = ", ".join(code(one, _MOST_NAME) for one in found[:_MOST_ASIDE])
+            more = f" and {len(found) - _MOST_ASIDE} more" if len(found) > _MOST_ASIDE else ""
+            yield f"- {what}: {counted_noun(len(found), 'prompt')}: {ids}{more}"
     if graders := gate.get("graders"):
         yield f"- Changed grader: {plain(graders[:_MOST_NOTE])}"
     if accepted := gate.get("accepted"):
