@@ -51,6 +51,7 @@ def capture_request(ctx: click.Context, options: CaptureOptions) -> RunRequest:
         graders=grader_refs(options.graders, options.grader_timeout),
         grader_timeout_s=options.grader_timeout,
         regrade=options.regrade,
+        skip_unsupported=options.skip_unsupported,
     )
 
 
