@@ -26,7 +26,7 @@ HOOKS = {
     Adapter: """
         base_urls check_trials command content_hash dialogue first_start_alone forgets
         instructions_file linger_s model_keys name offers_mcp_servers past_sessions plain_text
-        provider provider_settings read reads reads_in_home redirect skills_folder
+        provider provider_settings read reader_version reads reads_in_home redirect skills_folder
         timeout_ms warnings watch
     """,
     Watch: "ended events feed output over_limit result session_id",
@@ -37,7 +37,7 @@ HOOKS = {
     Executor: "connect map",
     World: "container env evidence hidden hidden_env mcp_servers mounts repetitive visible",
     Benchmark: "check_output files fit_trials grades_failed_trials graders has_images "
-    "needs_workspace prepare_process prompts world",
+    "needs_workspace prepare_process prompts replay world",
 }
 """What a plugin of each kind may define."""
 REQUIRED = {"command", "read", "grade", "version", "map", "prompts"}

@@ -265,7 +265,9 @@ class Adapter:
     content is part of a trial's identity. None is what all known agents read."""
     reads_in_home: Sequence[str] | None = None
     """The same in the user's HOME, which it does not see when it is isolated. None is not known;
-    otherwise the program is also asked for its --version."""
+    otherwise the program is also asked for its --version. Of a file that the agent writes as well,
+    FILE#KEY is a part: what stands there under this key, or under projects, the working folder and
+    this key."""
     skills_folder: str = ".agents/skills"
     """Where it looks for skills, below a project and below HOME."""
     instructions_file: str = "AGENTS.md"
@@ -274,6 +276,8 @@ class Adapter:
     """Variables by which the agent finds its models, and where these are without them."""
     model_keys: Sequence[str] = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
     """Variables with the keys that it will not start without."""
+    reader_version: str = "1"
+    """Changes whenever `read` makes something else of a recording: bundles of evidence name it."""
     content_hash: str | None = None
     """Stands for the program's version and the options in the identity of trials."""
     warnings: Sequence[str] = ()
@@ -803,6 +807,17 @@ class Benchmark:
     def graders(self) -> Sequence[PluginRef]:
         """Return the graders this benchmark is scored with; the user may name more."""
         return ()
+
+    def replay(
+        self, logs: Sequence[tuple[Path, dict[str, Any]]], host: Machine
+    ) -> Sequence[tuple[bool | None, str]] | None:
+        """Play the logs of trials again, each given with the evidence of its trial; None if there
+        is nothing that could be played.
+
+        Return of each whether log and evidence are what comes of it, None if that cannot be found
+        out here, and what differs or is missing. `assay evidence verify` asks it.
+        """
+        return None
 
     def check_output(self, output: Path) -> None:
         """Raise an InputError if the rows of an output are not those that were recorded.

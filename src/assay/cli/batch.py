@@ -185,6 +185,7 @@ class RunDisplay(Progress):
             k=request.k,
             n_unmeasured=tally.n_unmeasured,
             n_unverified=tally.n_unverified,
+            excused=tally.excused,
         )
         if line:
             echo_folded(line, err=True)

@@ -212,6 +212,8 @@ def _taped(
         yield lane
     finally:
         server.close()
+    if lane.error is not None:
+        raise lane.error
 
 
 _COMPARING_S = 4.0
