@@ -99,8 +99,8 @@ def print_cost(folder: Path, rows: Path) -> None:
     raw_mb = sum(p.stat().st_size for p in folder.glob("results.raw/**/*") if p.is_file()) / 1e6
     bundle, key = folder / "evidence.zip", folder / "key.pem"
     new_key(key, None)
-    pack_words, pack_s, _ = assay(["evidence", "pack", rows, "-s", folder / "talker.json", "-o", bundle, "-q",
-                       "--sign", key])  # fmt: skip
+    words = ["evidence", "pack", rows, "-s", folder / "talker.json", "-o", bundle, "--sign", key]
+    pack_words, pack_s, _ = assay([*words, "-q"])
     verify_words, verify_s, peak_mb = assay(
         ["evidence", "verify", bundle, "--key", key.with_suffix(".pub")]
     )
