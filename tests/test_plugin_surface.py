@@ -16,11 +16,11 @@ from assay.records.spec import PluginRef
 SRC = Path(__file__).parents[1] / "src"
 
 NAMES = """
-    Adapter AgentInfo Answer AnyStep Ask AssayError Benchmark Capture Cause Command ConfinedProgram
-    Dialogue Events Executor Failure Finished Grade Grader Host InputError Interrupted Limits
-    Machine Message OutOfResources OutputError PastSession PastTurn Plan PluginError PluginRef
-    Prompt PromptRow RawLine Reading Recording Served SpawnError Started Surroundings Thought
-    ToolCall Trial TrialSpec Turn TurnEnd Usage UsageError Watch World
+    Adapter AgentInfo Answer AnyStep Ask AssayError Benchmark CannotRunError Capture Cause Command
+    ConfinedProgram Dialogue Events Executor Failure Finished Grade Grader Host Image InputError
+    Interrupted KeptContainer Limits Machine Message OutOfResources OutputError PastSession PastTurn
+    Plan PluginError PluginRef Prompt PromptRow RawLine Reading Recording Served SpawnError Started
+    Surroundings Thought ToolCall Trial TrialSpec Turn TurnEnd Usage UsageError Watch World
 """
 HOOKS = {
     Adapter: """
@@ -35,9 +35,9 @@ HOOKS = {
         only_computes sees version wants_repository wants_snapshot
     """,
     Executor: "connect map",
-    World: "env evidence hidden hidden_env mcp_servers mounts repetitive visible",
-    Benchmark: "check_output files fit_trials grades_failed_trials graders needs_workspace "
-    "prepare_process prompts replay world",
+    World: "container env evidence hidden hidden_env mcp_servers mounts repetitive visible",
+    Benchmark: "check_output files fit_trials grades_failed_trials graders has_images "
+    "needs_workspace prepare_process prompts replay world",
 }
 """What a plugin of each kind may define."""
 REQUIRED = {"command", "read", "grade", "version", "map", "prompts"}

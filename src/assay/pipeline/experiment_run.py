@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from assay import plugins
 from assay.compare.calibration import find_calibration
-from assay.compare.report import UnequalLosses
+from assay.compare.pairs import UnequalLosses
 from assay.errors import InputError
 from assay.pipeline.arms import (
     EarlierTrials,
