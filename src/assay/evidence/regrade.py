@@ -194,7 +194,7 @@ class _Regrading:
         found: set[str] = set()
         for one in self._ready:
             sees = plugins.grader(one.ref).sees if one.ref else None
-            found |= {*_SEEN} if sees is None else {*sees, "input"}
+            found |= {*_SEEN} if sees is None else {*sees, "input", "hint", "reference"}
         return found & {*_SEEN} or {*_SEEN}
 
     def _refs(self, numbers: Sequence[int]) -> list[PluginRef]:

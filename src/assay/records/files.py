@@ -325,6 +325,14 @@ def read_kept(path: Path) -> bytes:
 _MOST_KEPT = 1 << 30
 
 
+def is_bundle(path: Path) -> bool:
+    """Whether a file begins as a bundle of evidence does: rows never do."""
+    try:
+        return path.is_file() and read_regular(path, 4) == b"PK\3\4"
+    except (OSError, ValueError):
+        return False
+
+
 def hash_file(path: Path) -> str:
     """Hash the content of a file; say why if it cannot be read."""
     try:
