@@ -125,7 +125,8 @@ class Lane(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defau
         """The lane, for people."""
         arm = f"{self.arm}, " if self.arm else ""
         if self.role:
-            return f"{arm}question {self.trial} to a {self.role}"
+            again = f" ({self.trial})" if self.trial > 1 else ""
+            return f"{arm}question {self.prompt.partition(' ')[2]} to a {self.role}{again}"
         again = f", attempt {self.attempt + 1}" if self.attempt else ""
         return f"{arm}prompt {self.prompt}, trial {self.trial}{again}"
 

@@ -10,7 +10,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,10 +18,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from assay.plugin import Adapter, Ask, Command
+from assay.records.http import HttpRequest, NoAnswer
+from assay.records.spec import TrialSpec
 from assay.records.tape import Exchange
 from assay.run.gateway import origin_of
+from assay.run.http import open_connection
 from assay.run.tapes import TapeLane
-from assay.run.wire import Pieces
+from assay.run.wire import Names, Pieces
+from assay.run.workspace import our_secrets
 
 _HOST = "127.0.0.1"
 _BLOCK = 65_536
@@ -77,6 +81,38 @@ class Proxy:
         self._lane.end()
         for server in self._servers.values():
             server.end()
+
+
+@contextlib.contextmanager
+def through_tape(
+    spec: TrialSpec, request: HttpRequest
+) -> Iterator[tuple[HttpRequest, TapeLane | None]]:
+    """Yield a request that goes by way of the tape of its trial, if that has one.
+
+    Raises NoAnswer if the tape has none.
+    """
+    if spec.surroundings.tape is None:
+        yield request, None
+        return
+    names = Names(spec.surroundings.cwd, None)
+    lane = TapeLane(spec, spec.surroundings.tape, names, _Question())
+    proxy = Proxy(lane)
+    try:
+        yield msgspec.structs.replace(request, url=proxy.through(request.url)), lane
+    finally:
+        proxy.close()
+        if (failure := lane.failure()) is not None:
+            raise NoAnswer(failure)
+
+
+class _Question:
+    """A conversation of one request."""
+
+    turns = ()
+
+    def __init__(self) -> None:
+        self.secrets = our_secrets()
+        self.cancelled = threading.Event()
 
 
 class _Server:
@@ -147,6 +183,9 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: _Server  # type: ignore[assignment]  # of which the base class wants nothing
     _upstream: HTTPConnection | None = None
+    _prefix = ""
+    """Before the path of a request: a proxy of the environment wants the whole address."""
+    _login: Mapping[str, str] = {}
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing."""
@@ -324,16 +363,27 @@ class _Handler(BaseHTTPRequestHandler):
             headers["Content-Length"] = str(len(body))
         for again in (True, False):
             kept = self._upstream
-            connection = kept or _connected(self.server.upstream)
+            connection = kept or self._connect()
             self._upstream = connection
             try:
-                connection.request(self.command, self.path, body or None, headers)
+                target = f"{self._prefix}{self.path}"
+                connection.request(self.command, target, body or None, {**headers, **self._login})
                 return connection.getresponse()
             except (OSError, HTTPException):
                 self._forget()
                 if kept is None or not again:  # only a connection that had been used may be stale
                     raise
         raise AssertionError
+
+    def _connect(self) -> HTTPConnection:
+        """Connect with the provider, by the proxy of the environment if there is one."""
+        origin = self.server.upstream
+        made, target, self._login = open_connection(urlsplit(origin), _TIMEOUT_S)
+        self._prefix = origin if target.startswith("http") else ""
+        made.connect()
+        assert made.sock is not None
+        made.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
 
     def _socket(self) -> socket.socket:
         """Return that of the provider; one that closes after its answer has none any more."""
@@ -344,16 +394,6 @@ class _Handler(BaseHTTPRequestHandler):
         if self._upstream is not None:
             self._upstream.close()
             self._upstream = None
-
-
-def _connected(upstream: str) -> HTTPConnection:
-    split = urlsplit(upstream)
-    kind = HTTPSConnection if split.scheme == "https" else HTTPConnection
-    made = kind(split.hostname or "", split.port, timeout=_TIMEOUT_S)
-    made.connect()
-    assert made.sock is not None
-    made.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
 
 
 def _decoded(body: bytes, headers: Any) -> bytes:

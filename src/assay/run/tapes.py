@@ -3,7 +3,8 @@
 import hashlib
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +26,7 @@ from assay.run.wire import (
     history,
     model_in,
     similarity,
+    without_ids,
     without_keys,
 )
 
@@ -38,6 +40,9 @@ _BESIDE_S = 10.0
 """How long a request beside the conversation waits for the agent to go on without its answer."""
 _open: dict[str, Tape] = {}
 """The tapes of the run that this process executes, by their paths."""
+_questions = Counter[tuple[str, str]]()
+"""How often judges and simulated users were asked something in this run, by arm and question."""
+_counting = threading.Lock()
 
 
 @contextmanager
@@ -51,6 +56,7 @@ def open_tapes(uses: Iterable[TapeUse | None]) -> Iterator[None]:
                     writes = name == use.written
                     _open[name] = stack.enter_context((TapeWriter if writes else Tape)(Path(name)))
                     stack.callback(_open.pop, name)
+                    stack.callback(_questions.clear)
         yield
 
 
@@ -101,11 +107,27 @@ class TapeLane:
         self._source = _open.get(use.replay)
         self._target = _open.get(use.written)
         assert self._target is None or isinstance(self._target, TapeWriter)
-        self._key = (use.arm, spec.prompt.id, spec.number, len(spec.retried))
+        self._key = self._own_key() if use.role else (
+            use.arm, spec.prompt.id, spec.number, len(spec.retried)
+        )  # fmt: skip
         self._lane = self._source.current.get(self._key) if self._source else None
         self._spots = self._source.spots(self._lane.lane) if self._source and self._lane else []
         self._written: Lane | None = self._lane if use.misses and self._lane else None
         self._n_written = len(self._spots) if self._written else 0
+
+    def _own_key(self) -> tuple[str, str, int, int]:
+        """Return what finds the lane of a question that is no trial: its text, and how often it was
+        put before. What it makes up anew each time, such as a code, has a name."""
+        text = without_ids("\n".join(self._asked()), self._names)
+        name = f"{self.use.role} {hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        with _counting:
+            _questions[self.use.arm, name] += 1
+            return self.use.arm, name, _questions[self.use.arm, name], 0
+
+    def _asked(self) -> list[str]:
+        """Return the turns of the prompt, as they stand on the tape."""
+        turns = _masked_turns(self._spec, self._conversation.secrets)
+        return [without_ids(turn, self._names) for turn in turns] if self.use.role else turns
 
     @property
     def replays(self) -> bool:
@@ -135,7 +157,7 @@ class TapeLane:
         """Return the recorded answer to a request; None is a miss, which is noted."""
         if self._source is None:
             return None
-        request, results, request_calls = asked(body, self._names, self._conversation.secrets)
+        request, results, calls, ids = asked(body, self._names, self._conversation.secrets)
         wanted = Exchange(lane=0, number=0, method=method, path=_plain(path), request=request)
         key = wanted.key
         with self._lock:
@@ -152,10 +174,18 @@ class TapeLane:
         if fresh:
             self._wait_for_earlier(spot.number)
         found = self._source.exchange(spot)
-        self._compare(found, request_calls, results)
+        self._compare(found, calls, results)
         return msgspec.structs.replace(
-            found, answer=[(ms, self._names.show(text)) for ms, text in found.answer]
+            found, answer=[(ms, self._shown(text, ids)) for ms, text in found.answer]
         )
+
+    def _shown(self, text: str, ids: Mapping[str, str]) -> str:
+        """Return a piece of an answer with what stands in this trial for its names."""
+        text = self._names.show(text)
+        if self.use.role and "<assay:id " in text:
+            for own, name in ids.items():
+                text = text.replace(name, own)
+        return text
 
     def _compare(self, found: Exchange, calls: Sequence[str], results: Sequence[Any]) -> None:
         """Note which results of tools are not those that were recorded."""
@@ -237,10 +267,11 @@ class TapeLane:
 
     def _why_missed(self, wanted: Exchange) -> str:
         assert self._source is not None
-        spec = self._spec
+        if self._lane is None and self.use.role:
+            return self._no_question()
         if self._lane is None:
             return f"it has no {self._wanted_words()}; {_present_words(self._source, self._key)}"
-        turns = _masked_turns(spec, self._conversation.secrets)
+        turns = self._asked()
         if found := first_difference(self._lane.asked, turns, "turns of the prompt"):
             return _apart_words("the prompt is another one", found)
         nearest = self._nearest(wanted)
@@ -250,6 +281,21 @@ class TapeLane:
         found = first_difference(old, new) or ("the method", nearest.method, wanted.method)
         what = f"request {self._n_asked} differs from exchange {nearest.number}"
         return _apart_words(what, found)
+
+    def _no_question(self) -> str:
+        """Say how a question to a judge differs from the nearest on the tape."""
+        assert self._source is not None
+        known = [lane.asked for lane in self._source.lanes if lane.role == self.use.role]
+        turns = self._asked()
+        nearest = max(known, key=lambda asked: _common_start(asked, turns), default=None)
+        if nearest is None:
+            return f"it has no question to a {self.use.role}"
+        found = first_difference(nearest, turns)
+        if found is None:
+            return f"the same question to a {self.use.role} was put less often"
+        return _apart_words(
+            f"no such question to a {self.use.role} was recorded; one differs", found
+        )
 
     def _nearest(self, wanted: Exchange) -> Exchange | None:
         assert self._source is not None
@@ -267,8 +313,10 @@ class TapeLane:
 
     def record(self, exchange: Exchange, body: bytes, pieces: Sequence[Timed]) -> None:
         """Write an exchange that has ended, and count what it used."""
-        request, results, _ = asked(body, self._names, self._conversation.secrets)
-        answer = for_tape(pieces, self._names, self._conversation.secrets)
+        secrets = self._conversation.secrets
+        request, results, _, ids = asked(body, self._names, secrets)
+        # A judge repeats the code of its question; an agent's ids are those of answers anyway.
+        answer = for_tape(pieces, self._names, secrets, ids if self.use.role else {})
         made = msgspec.structs.replace(
             exchange,
             path=_plain(exchange.path),
@@ -322,7 +370,8 @@ class TapeLane:
             prompt=prompt,
             trial=trial,
             attempt=attempt,
-            asked=_masked_turns(self._spec, self._conversation.secrets),
+            asked=self._asked(),
+            role=self.use.role,
             agent=self._spec.agent.name,
             version=identity.program if identity is not None else "",
             about=self._about(),
@@ -372,6 +421,12 @@ class TapeLane:
             yield "no request to a model passed the proxy: the agent does not use its base URL"
         if self._lost:
             yield f"{self._lost} exchanges are not on the tape: a key could not be covered"
+
+
+def _common_start(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many characters two texts have in common before they part."""
+    pairs = enumerate(zip("\n".join(old), "\n".join(new), strict=False))
+    return next((at for at, (a, b) in pairs if a != b), len("\n".join(new)))
 
 
 def _plain(path: str) -> str:

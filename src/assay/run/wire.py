@@ -6,7 +6,7 @@ ids and cache keys are numbered as they appear; and the results of tools are kno
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -105,6 +105,8 @@ class Asked(NamedTuple):
     """What tools returned, in order."""
     calls: list[str]
     """The ids of the calls that they are the results of, as the agent has them."""
+    ids: dict[str, str]
+    """What stands on the tape in place of each id."""
 
 
 def without_keys(text: str) -> str:
@@ -120,7 +122,13 @@ def asked(body: bytes, names: Names, secrets: Secrets) -> Asked:
     except (msgspec.DecodeError, RecursionError):
         value = masked
     reader = _Reader(names)
-    return Asked(reader.read(value), reader.results, reader.calls)
+    return Asked(reader.read(value), reader.results, reader.calls, reader.ids)
+
+
+def without_ids(text: str, names: Names) -> str:
+    """Return a text with names for folders, dates and ids."""
+    found: str = _Reader(names).read(text)
+    return found
 
 
 class _Reader:
@@ -128,7 +136,7 @@ class _Reader:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._ids: dict[str, str] = {}
+        self.ids: dict[str, str] = {}
         self._ids_of_result: dict[str, str] | None = None
         """Of the result that is read: what it says differs from run to run, so that its ids must
         not move the numbers of others."""
@@ -177,8 +185,8 @@ class _Reader:
     def _id(self, value: str) -> str:
         own = self._ids_of_result
         if own is None:
-            return self._ids.setdefault(value, f"<assay:id {len(self._ids) + 1}>")
-        return self._ids.get(value) or own.setdefault(value, f"<assay:own id {len(own) + 1}>")
+            return self.ids.setdefault(value, f"<assay:id {len(self.ids) + 1}>")
+        return self.ids.get(value) or own.setdefault(value, f"<assay:own id {len(own) + 1}>")
 
     def _text(self, text: str) -> str:
         if len(text) < 8:
@@ -305,14 +313,18 @@ def _event_end(data: bytes) -> int | None:
     return min(ends) if ends else None
 
 
-def for_tape(pieces: Sequence[Timed], names: Names, secrets: Secrets) -> list[tuple[int, str]]:
-    """Return an answer without secrets and with names for folders."""
+def for_tape(
+    pieces: Sequence[Timed], names: Names, secrets: Secrets, ids: Mapping[str, str]
+) -> list[tuple[int, str]]:
+    """Return an answer without secrets and with names for folders, and for these ids."""
+    known = re.compile("|".join(map(re.escape, ids))) if ids else None
 
     def found(text: str) -> tuple[str, Sequence[Span]]:
         masked = without_keys(secrets.mask_text(text))
         if len(masked) != len(text):  # of a secret that is not ASCII
             return text, [(0, len(text), names.hide(masked))]
-        return masked, [*names.spans(masked)]
+        repeated = known.finditer(masked) if known is not None else ()
+        return masked, [*names.spans(masked), *((*m.span(), ids[m[0]]) for m in repeated)]
 
     return replace_in_answer(pieces, found)
 
