@@ -24,6 +24,7 @@ from assay.records.capture import Cause, Failure
 from assay.records.files import remove_folder
 from assay.records.raw_streams import folder_names
 from assay.records.spec import PluginRef, Surroundings, TrialSpec
+from assay.records.tape import TapeUse
 from assay.records.trial import Trial
 from assay_arc.benchmark import KEPT_LOG
 from assay_arc.cards import (
@@ -64,6 +65,7 @@ class PlannedOptions(msgspec.Struct, kw_only=True):
     env_names: Sequence[str] = ()
     concurrency: int = 1
     retries: int = 0
+    tape: TapeUse | None = None
 
 
 class ArcRun:
@@ -121,9 +123,11 @@ class ArcRun:
                 sandbox=options.sandbox,
                 container=options.container,
                 env_names=tuple(options.env_names),
+                tape=options.tape,
                 raw_dir=str(self._temporary / RAW),
                 raw_prefix=RAW,
             ),
+            tape=options.tape,
             output=self.folder / RESULTS,
             mode="resume",
         )
@@ -132,7 +136,7 @@ class ArcRun:
         """Play what is missing."""
         began_s = time.monotonic()
         batch = plan(request)
-        batch = msgspec.structs.replace(batch, specs=[*map(self._apart, batch.specs)])
+        batch = msgspec.structs.replace(batch, specs=[*map(self._with_own_folders, batch.specs)])
         hide_process()
         watched = FinishedRuns(r for r in self.run.store.completed() if r.folder != self.folder)
         with FileCopies(self.folder) as copies:
@@ -180,7 +184,7 @@ class ArcRun:
     def _benchmark(self, **logs: Any) -> PluginRef:
         return PluginRef(name="arc", options={**(self.meta.benchmark or {}), **logs})
 
-    def _apart(self, spec: TrialSpec) -> TrialSpec:
+    def _with_own_folders(self, spec: TrialSpec) -> TrialSpec:
         """Give a trial folders of its own; their names say nothing and lead to no other trial."""
         folder = f"trial-{secrets.token_hex(8)}"
         place = self._temporary / folder

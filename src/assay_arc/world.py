@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from assay import mcp
 from assay.errors import AssayError
 from assay.plugin import Machine, Started, World
 from assay.records.files import nameless_file, temporary_place
@@ -502,6 +503,8 @@ def _program(start: str, interpreter: str) -> bytes:
         _add(file, "assay_arc/__init__.py", "")
         for source in sorted(CLIENT.glob("*.py")):
             _add(file, f"assay_arc/client/{source.name}", source.read_text(encoding="utf-8"))
+        _add(file, "assay/__init__.py", "")
+        _add(file, "assay/mcp.py", Path(mcp.__file__).read_text(encoding="utf-8"))
         _add(file, "__main__.py", start)
     # -I and -S: neither PYTHONPATH nor site-packages, so that no import leads to the games.
     return f"#!{interpreter} -IS\n".encode() + archive.getvalue()

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import anyio
 import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.shared.exceptions import MCPDeprecationWarning
 
-from assay_arc.client.arc_mcp import answer_line
+from assay.mcp import answer_line
+from assay_arc.client.arc_mcp import GameServer
 from assay_arc.client.arc_play import WrongUsage, read_arguments
 from assay_arc.world import write_launchers
 
@@ -96,36 +100,37 @@ def test_wrong_arguments_make_no_request(argv):
         read_arguments(argv)
 
 
-def test_the_mcp_server_serves_the_official_client(serve, bin_folder, solutions):
-    from mcp import ClientSession, StdioServerParameters
-    from mcp.client.stdio import stdio_client
-
+@pytest.mark.parametrize("mode", ["legacy", "auto", "2026-07-28"])
+def test_the_mcp_server_serves_the_official_client(serve, bin_folder, solutions, mode):
     game = serve("so01-v1")
 
     async def play():
         server = StdioServerParameters(
             command=str(bin_folder / "arc-mcp"), env=game.plan.player_env
         )
-        async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
-            hello = await session.initialize()
-            assert "64x64" in hello.instructions
-            tools = (await session.list_tools()).tools
+        async with Client(stdio_client(server), mode=mode) as client:
+            if mode != "2026-07-28":  # then the client asks for nothing before its first request
+                assert "64x64" in client.instructions
+            assert client.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
+            tools = (await client.list_tools()).tools
             assert [tool.name for tool in tools] == ["look", "act", "click", "reset", "status"]
-            look = await session.call_tool("look", {"image": True})
+            look = await client.call_tool("look", {"image": True})
             assert "colours:" in look.content[0].text
             assert look.content[1].mime_type == "image/png"
-            bad = await session.call_tool("click", {"x": 900, "y": 1})
+            bad = await client.call_tool("click", {"x": 900, "y": 1})
             assert bad.is_error
             assert "outside" in bad.content[0].text
-            wrong = await session.call_tool("act", {"action": "ACTION1"})
+            wrong = await client.call_tool("act", {"action": "ACTION1"})
             assert "not available" in wrong.content[0].text
             for _, x, y in solutions["so01-v1"][0]:
-                done = await session.call_tool("click", {"x": x, "y": y})
+                done = await client.call_tool("click", {"x": x, "y": y})
             assert "level 2 of 4" in done.content[0].text
-            assert (await session.call_tool("reset", {})).is_error is False
-            status = await session.call_tool("status", {})
+            assert (await client.call_tool("reset", {})).is_error is False
+            status = await client.call_tool("status", {})
             assert "resets 1" in status.content[0].text
-            await session.send_ping()
+            if mode == "legacy":
+                with pytest.warns(MCPDeprecationWarning):
+                    await client.send_ping()
 
     anyio.run(play)
 
@@ -141,7 +146,7 @@ class FakeGame:
         ("{", -32700),
         ("[" * 100_000, -32700),
         ("5", -32600),
-        ('{"jsonrpc":"2.0","id":1,"method":"server/discover"}', -32601),
+        ('{"jsonrpc":"2.0","id":1,"method":"server/discover"}', -32602),
         ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[1]}', -32602),
         ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"close"}}', -32602),
         (
@@ -151,14 +156,22 @@ class FakeGame:
     ],
 )
 def test_wrong_rpc_gets_an_error(line, code):
-    assert answer_line(FakeGame(), line)["error"]["code"] == code
+    assert answer_line(GameServer(FakeGame()), line)["error"]["code"] == code
 
 
 def test_notifications_and_replies_get_no_answer_and_extra_fields_are_dropped():
-    assert answer_line(FakeGame(), '{"jsonrpc":"2.0","method":"notifications/initialized"}') is None
-    assert answer_line(FakeGame(), '{"jsonrpc":"2.0","id":9,"result":{}}') is None
+    assert (
+        answer_line(
+            GameServer(FakeGame()), '{"jsonrpc":"2.0","method":"notifications/initialized"}'
+        )
+        is None
+    )
+    assert answer_line(GameServer(FakeGame()), '{"jsonrpc":"2.0","id":9,"result":{}}') is None
     call = (
         '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":'
         '{"name":"status","arguments":{"op":"quit","token":"x"}}}'
     )
-    assert answer_line(FakeGame(), call)["result"]["content"][0]["text"] == "{'op': 'status'}"
+    assert (
+        answer_line(GameServer(FakeGame()), call)["result"]["content"][0]["text"]
+        == "{'op': 'status'}"
+    )

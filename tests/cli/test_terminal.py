@@ -217,6 +217,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "agents": ("agents",),
     "schemas": ("schemas", EVIL),
     "headless": ("headless", "-s", "agent.json", "-v"),
+    "mcp": ("mcp", f"{EVIL}:trials.jsonl"),
     "an unknown command": (EVIL,),
     "an unknown option": ("grade", "rows.jsonl", f"--{EVIL}"),
     "a missing file": ("grade", f"{EVIL}.jsonl", "-g", "contains"),
@@ -240,7 +241,16 @@ def test_no_control_code_reaches_the_terminal(
     refuse_controls(seen, name)
     expected = (1, 2) if name.startswith(("a ", "an ", "schemas")) else (0, 1, 3, 4, 130)
     assert code in expected, seen
-    if name not in ("agents", "headless", "identity", "import", "plan", "report", "report junit"):
+    if name not in (
+        "agents",
+        "headless",
+        "identity",
+        "import",
+        "mcp",
+        "plan",
+        "report",
+        "report junit",
+    ):
         assert "\\u001b" in seen or "\\x1b" in seen, seen
 
 

@@ -1,4 +1,5 @@
-"""Run every line of the workflow of docs/ci.md as GitHub would, with scripted agents."""
+"""Run every line of the workflows of docs/ci.md, and of the action that the short one uses, as
+GitHub would, with scripted agents."""
 
 import json
 import os
@@ -18,9 +19,13 @@ import yaml
 
 pytestmark = pytest.mark.recorded
 PAGE = Path(__file__).parents[2] / "docs" / "ci.md"
-WORKFLOW: dict[str, Any] = yaml.safe_load(
-    re.search(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)[1]  # type: ignore[index]
-)
+ROOT = PAGE.parents[1]
+FENCES = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+SHORT: dict[str, Any]
+WORKFLOW: dict[str, Any]
+SHORT, PRE_COMMIT, WORKFLOW = map(yaml.safe_load, FENCES)
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
+OURS = "YOUR-ORGANISATION/assay@COMMIT"
 # The prompt is the chance to pass in per cent; the trial's folder and SALT are the dice.
 AGENT = r"""
 answer=wrong
@@ -39,7 +44,7 @@ def grade(output, **given):
 """
 BROKEN_GRADER = "def grade(**given):\n    raise ValueError('no')\n"
 PROGRAMS = ("pip", "npm", "gh")
-EXPRESSION = re.compile(r"\$\{\{\s*([\w.*()]+)(?: \|\| '(\w*)')?\s*\}\}")
+EXPRESSION = re.compile(r"\$\{\{\s*([\w.*()-]+)(?: \|\| '(\w*)')?\s*\}\}")
 
 
 @dataclass
@@ -53,6 +58,8 @@ class Runner:
     """Those of the newest cache, by the names of their files."""
     n_runs: int = 0
     artifacts: list[str] = field(default_factory=list)
+    given: dict[str, str] = field(default_factory=dict)
+    """Inputs of the action in place of those of the page."""
 
     def run(
         self,
@@ -68,6 +75,24 @@ class Runner:
 
         keep is what a person gave who started it by hand.
         """
+        facts = {
+            "inputs.keep": keep,
+            "inputs.anchor": anchor,
+            "join(github.event.pull_request.labels.*.name)": labels,
+        }
+        return self.play(
+            WORKFLOW, event, facts, {"AGENT": "evals/agent.json", **variables}, attempt
+        )
+
+    def play(
+        self,
+        workflow: dict[str, Any],
+        event: str,
+        more: dict[str, str],
+        variables: dict[str, str],
+        attempt: int = 1,
+    ) -> "Result":
+        """Play a workflow; more has what its expressions mean besides."""
         self.n_runs += 1
         place = self.folder / f"run-{self.n_runs}"
         shutil.copytree(self.folder / "repository", place)
@@ -80,22 +105,30 @@ class Runner:
             "github.repository": "us/agent",
             "github.run_id": str(self.n_runs if attempt == 1 else self.n_runs - 1),
             "github.run_attempt": str(attempt),
-            "inputs.keep": keep,
-            "inputs.anchor": anchor,
-            "join(github.event.pull_request.labels.*.name)": labels,
+            "github.event.repository.default_branch": "",
+            "github.action_path": str(ROOT),
             "github.token": "",
             "secrets.ANTHROPIC_API_KEY": "",
+            **more,
         }
         summary = place / "summary.md"
-        env = {**self.env, **_filled(WORKFLOW["env"], facts), "GITHUB_SHA": f"{self.n_runs:040d}"}
+        env = {**self.env, **_filled(workflow.get("env", {}), facts)}
         env |= {"GITHUB_ENV": str(place / "env.txt"), "GITHUB_ACTOR": "octo"}
-        env |= {"GITHUB_STEP_SUMMARY": str(summary), "AGENT": "evals/agent.json", **variables}
+        env |= {"GITHUB_SHA": f"{self.n_runs:040d}", "GITHUB_OUTPUT": str(place / "outputs.txt")}
+        env |= {"GITHUB_STEP_SUMMARY": str(summary), **variables}
         # A provider's moods are no part of the agent: no variable that it would be identified by.
         salt, loss = (env.pop(name) for name in ("SALT", "LOSS"))
         (self.folder / "world").write_text(f"{salt.replace(' ', '-')} {loss}\n")
         result = Result(place)
-        for step in WORKFLOW["jobs"]["evaluate"]["steps"]:
-            self._step(step, facts, env, result)
+        for step in workflow["jobs"]["evaluate"]["steps"]:
+            if step.get("uses") != OURS:
+                self._step(step, facts, env, result)
+                continue
+            own = {name: str(about.get("default", "")) for name, about in ACTION["inputs"].items()}
+            given = {**own, **step["with"], **self.given}
+            inside = facts | {f"inputs.{name}": value for name, value in given.items()}
+            for part in ACTION["runs"]["steps"]:
+                self._step(part, inside, env | _filled(step["env"], facts), result)
         result.summary = summary.read_text() if summary.exists() else ""
         return result
 
@@ -126,12 +159,17 @@ class Runner:
         result.output += f"\n== {name}: {done.returncode}\n{done.stdout}{done.stderr}"
         if done.returncode:
             result.failed[name] = done.returncode
+        said = Path(env["GITHUB_OUTPUT"])
+        for line in said.read_text().splitlines() if said.exists() else ():
+            key, value = line.split("=", 1)
+            facts[f"steps.{step['id']}.outputs.{key}"] = result.outputs[key] = value
+        said.unlink(missing_ok=True)
 
     def _use(self, step: dict[str, Any], folder: Path) -> None:
         action, given = step["uses"].partition("@")[0], step.get("with", {})
         if action == "actions/cache/restore":
             keys = [k for k in self.cache if k.startswith(given["restore-keys"])]
-            file, anchors = (folder / path for path in given["path"].split())
+            file, anchors = _cached(folder, given["path"])
             if keys:
                 file.write_bytes(self.cache[keys[-1]])
             for name, content in self.anchors.items():
@@ -139,7 +177,7 @@ class Runner:
                 (anchors / name).write_bytes(content)
         elif action == "actions/cache/save":
             assert given["key"] not in self.cache
-            file, anchors = (folder / path for path in given["path"].split())
+            file, anchors = _cached(folder, given["path"])
             self.cache[given["key"]] = file.read_bytes()
             self.anchors = {path.name: path.read_bytes() for path in anchors.glob("*")}
         elif action == "actions/upload-artifact":
@@ -155,6 +193,13 @@ class Result:
     failed: dict[str, int] = field(default_factory=dict)
     output: str = ""
     summary: str = ""
+    outputs: dict[str, str] = field(default_factory=dict)
+
+
+def _cached(folder: Path, paths: str) -> tuple[Path, Path]:
+    """The baseline and, if they are kept, its anchors."""
+    file, *more = (folder / path for path in paths.split())
+    return file, more[0] if more else file.with_suffix(".anchors")
 
 
 def _wanted(condition: str, facts: dict[str, str], *, failed: bool) -> bool:
@@ -233,8 +278,10 @@ def after_main(make_runner: Callable[[], Runner]) -> Runner:
 
 
 def test_actions_are_pinned_to_commits_of_majors_that_run_on_node_24() -> None:
-    used = dict(re.findall(r"uses: actions/(\S+)@[0-9a-f]{40} # v(\d+)\.\d+\.\d+$", PAGE.read_text(), re.M))  # fmt: skip # noqa: E501
-    steps = WORKFLOW["jobs"]["evaluate"]["steps"]
+    text = PAGE.read_text() + (ROOT / "action.yml").read_text()
+    used = dict(re.findall(r"uses: actions/(\S+)@[0-9a-f]{40} # v(\d+)\.\d+\.\d+$", text, re.M))
+    steps = [*WORKFLOW["jobs"]["evaluate"]["steps"], *ACTION["runs"]["steps"]]
+    steps += [one for one in SHORT["jobs"]["evaluate"]["steps"] if one.get("uses") != OURS]
     assert {one["uses"].partition("@")[0] for one in steps if "uses" in one} == {
         f"actions/{name}" for name in used
     }
@@ -387,3 +434,102 @@ def test_what_was_not_measured_is_never_kept(make_runner: Callable[[], Runner]) 
     first = runner.run("pull_request", TRIALS="1")
     assert first.failed == {"Measure the branch until it is decided": 4}, first.output
     assert "There is no baseline yet" in first.summary
+
+
+def _short(runner: Runner, event: str, salt: str, loss: str = "0", **given: str) -> Result:
+    """Play the short workflow, with these inputs of the action in place of its own."""
+    runner.given = {
+        "agent": "evals/agent.json", "template": "evals/workspace", "trials": "4", **given
+    }  # fmt: skip
+    return runner.play(SHORT, event, {}, {"SALT": salt, "LOSS": loss})
+
+
+@pytest.fixture(scope="module")
+def measured_by_action(make_runner: Callable[[], Runner]) -> Runner:
+    runner = make_runner()
+    first = _short(runner, "push", "main")
+    assert not first.failed, first.output
+    assert first.outputs["outcome"] == "baseline"
+    assert "Judge the branch" not in first.steps
+    assert len(runner.cache) == 1
+    return runner
+
+
+def test_the_action_lets_an_unchanged_agent_pass(measured_by_action: Runner) -> None:
+    runner = measured_by_action
+    before = dict(runner.cache)
+    done = _short(runner, "pull_request", "branch", margin="0.3")
+    assert not done.failed, done.output
+    assert done.outputs["outcome"] == "passed"
+    assert done.summary.startswith("## Passed: the agent is not worse by 0.3")
+    assert "new - main" in done.summary
+    assert (done.folder / "assay-evaluation/report.html").is_file()
+    assert runner.artifacts == [
+        f"assay-evaluation/{name}" for name in ("report.html", "new.jsonl", "new.jsonl.gate.json")
+    ]
+    assert runner.cache == before
+    assert "Post the result as a comment" not in done.steps, "only when asked"
+    assert SHORT["permissions"] == {"contents": "read"}
+
+
+def test_the_action_stops_a_broken_agent_and_comments_when_asked(
+    measured_by_action: Runner,
+) -> None:
+    runner = measured_by_action
+    done = _short(runner, "pull_request", "branch", loss="60", comment="true")
+    assert done.failed == {"Judge the branch": 3}, done.output
+    assert done.outputs["outcome"] == "failed"
+    assert done.outputs["margin"] == "0.12", "by the 50 prompts of the baseline"
+    assert "gh pr comment 7 --body-file" in (runner.folder / "called.txt").read_text()
+    assert _short(runner, "push", "main 2", comment="true").outputs["outcome"] == "baseline"
+
+
+def test_the_action_takes_a_baseline_of_yours_several_graders_and_a_budget(
+    measured_by_action: Runner,
+) -> None:
+    runner = measured_by_action
+    own = runner.folder / "repository" / "own.jsonl"
+    own.write_bytes(next(iter(runner.cache.values())))
+    before = dict(runner.cache)
+    graders = "evals/grader.py\n\nregex:right|wrong\n"
+    try:
+        # On the default branch too: a baseline of yours is never written.
+        done = _short(runner, "push", "x", loss="60", baseline="own.jsonl", budget="0.5")
+        odd = _short(runner, "push", "x", baseline="own.jsonl", graders=graders, trials="1")
+    finally:
+        own.unlink()
+    assert done.failed == {"Judge the branch": 3}, done.output
+    assert runner.cache == before
+    assert odd.failed == {"Judge the branch": 4}, "other graders are another question"
+    nothing = Runner(runner.folder, runner.env, n_runs=100)
+    first = _short(nothing, "pull_request", "x")
+    assert first.failed == {"Judge the branch": 4}, first.output
+    assert "there is no baseline yet" in first.summary
+    assert first.outputs["outcome"] == "cannot-judge"
+
+
+def test_inputs_never_become_part_of_a_script() -> None:
+    for step in ACTION["runs"]["steps"]:
+        assert "${{" not in step.get("run", ""), step["name"]
+    assert set(ACTION["inputs"]) >= {
+        *("prompts", "agent", "graders", "baseline", "margin", "budget", "comment"),
+    }
+    assert ACTION["inputs"]["comment"]["default"] == "false"
+
+
+def test_the_hook_refuses_a_stale_verdict(tmp_path: Path) -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert hook["id"] == PRE_COMMIT["repos"][0]["hooks"][0]["id"]
+    prompts = [{"id": f"p{n}", "input": f"What is {n} + 2?", "hint": str(n + 2)} for n in range(2)]
+    text = "".join(json.dumps(one) + "\n" for one in prompts)
+    (tmp_path / "prompts.jsonl").write_text(text)
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def run(command: str) -> int:
+        return subprocess.run(command.split(), cwd=tmp_path, env=env, check=False,
+                              capture_output=True).returncode  # fmt: skip
+
+    run("assay ab prompts.jsonl -s demo:flaky --with agent=demo:better -g contains -k 1 -q")
+    assert run(hook["entry"]) == 0
+    (tmp_path / "prompts.jsonl").write_text(text.replace("What", "And what"))
+    assert run(hook["entry"]) == 3

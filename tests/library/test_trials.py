@@ -27,6 +27,15 @@ def test_trials_can_be_read_again_and_again(files):
     assert repr(trials) == f"<Trials of {files / 't.jsonl'}>"
 
 
+def test_a_trial_is_shown_in_one_line(files):
+    graded, long = next(iter(library.read(files / "c.jsonl"))), "word " * 50
+    assert repr(graded) == "<Trial 1 of p0: passed, 'SAY 0'>"
+    other, crashed = library.run([long, "x"], agent=lambda text: text if text == long else 1 / 0)
+    assert repr(other).startswith("<Trial 1 of 1: not graded, 'word word ")
+    assert len(repr(other)) < 110
+    assert repr(crashed) == "<Trial 1 of 2: failed (agent_crash), ''>"
+
+
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 def test_a_frame_has_a_row_for_each_trial(files, kind):
     pytest.importorskip(kind)
@@ -120,7 +129,7 @@ def test_graders_are_a_list_with_at_least_one(files):
         library.grade(files / "c.jsonl", "contains")
     with pytest.raises(UsageError, match="there is no grader"):
         library.grade(files / "c.jsonl", [])
-    with pytest.raises(UsageError, match="rows is a int"):
+    with pytest.raises(UsageError, match="rows is of type int"):
         library.grade(3, ["contains"])
 
 

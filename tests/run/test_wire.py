@@ -10,7 +10,7 @@ from assay.run.secrets import Secrets
 from assay.run.wire import (
     Names,
     Pieces,
-    Timed,
+    TimedPiece,
     asked,
     first_difference,
     for_tape,
@@ -130,11 +130,11 @@ def test_no_secret_is_left_of_a_request() -> None:
     assert "a1a1" not in text
 
 
-def deltas(texts: list[str]) -> list[Timed]:
+def deltas(texts: list[str]) -> list[TimedPiece]:
     made = []
     for number, text in enumerate(texts):
         event = {"type": "content_block_delta", "index": 0, "delta": {"partial_json": text}}
-        made.append(Timed(number, f"event: x\ndata: {json.dumps(event)}\n\n"))
+        made.append(TimedPiece(number, f"event: x\ndata: {json.dumps(event)}\n\n"))
     return made
 
 
@@ -147,7 +147,7 @@ def joined(answer: list[tuple[int, str]]) -> str:
 def test_paths_and_secrets_that_come_piece_by_piece_are_found(size: int) -> None:
     whole = f'{{"path": "/work/here/a.py", "key": "{SECRET}", "in": "/home/one"}} end'
     answer = for_tape(
-        deltas([whole[at : at + size] for at in range(0, len(whole), size)]), HERE, SECRETS
+        deltas([whole[at : at + size] for at in range(0, len(whole), size)]), HERE, SECRETS, {}
     )
     assert [ms for ms, _ in answer] == [*range(len(answer))]
     kept = joined(answer)
@@ -159,8 +159,8 @@ def test_paths_and_secrets_that_come_piece_by_piece_are_found(size: int) -> None
 
 
 def test_an_answer_without_anything_to_hide_stays_as_it_came() -> None:
-    pieces = [*deltas(["one", "two"]), Timed(3, "data: [DONE]\n\n")]
-    assert for_tape(pieces, HERE, SECRETS) == [(one.ms, one.text) for one in pieces]
+    pieces = [*deltas(["one", "two"]), TimedPiece(3, "data: [DONE]\n\n")]
+    assert for_tape(pieces, HERE, SECRETS, {}) == [(one.ms, one.text) for one in pieces]
 
 
 def test_a_stream_is_cut_into_events_wherever_its_blocks_end() -> None:

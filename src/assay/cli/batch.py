@@ -17,7 +17,7 @@ from assay.cli.options import (
     grader_refs,
     run_request,
 )
-from assay.cli.output import echo_folded, leading_on, refuse_inputs, write_row
+from assay.cli.output import closing_lines, echo_folded, refuse_inputs, write_row
 from assay.cli.parameters import prompt_path
 from assay.cli.program import chosen_agent
 from assay.cli.progress import Progress
@@ -190,7 +190,7 @@ class RunDisplay(Progress):
         if output is None or not output.is_file():
             return
         name, page = _quoted(output), _quoted(output.with_suffix(".html"))
-        lines = leading_on(
+        lines = closing_lines(
             [output],
             failed=bool(tally.causes) or any(n < of for n, of in passes.values()),
             report=f"assay report {name} -o {page}" if passes else "",

@@ -1,15 +1,10 @@
 """assay headless: any agent, served over the Agent Client Protocol on stdio."""
 
-import os
-import select
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
@@ -18,7 +13,6 @@ from assay import __version__, plugins
 from assay.adapters.acp.server import AcpServer, ServerContext
 from assay.adapters.acp.wire import Outbox
 from assay.cli.debug import DebugTrace
-from assay.cli.group import ENDING_SIGNALS
 from assay.cli.help import examples
 from assay.cli.options import (
     DEBUG_HELP,
@@ -30,6 +24,7 @@ from assay.cli.options import (
     with_options,
 )
 from assay.cli.parameters import help_option
+from assay.cli.stdio import ignore_signals, read_lines, stop_at_signals, write_stdout
 from assay.pipeline.extract import extract
 from assay.plugin import Adapter
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
@@ -37,9 +32,6 @@ from assay.run.conversation import Conversation, Places
 from assay.run.family import Mark
 from assay.run.raw import RawStreams
 from assay.run.turn import OnStep
-
-_WAKE_MS = 100
-_BLOCK = 64 * 1024
 
 
 class HeadlessOptions(AgentOptions, frozen=True, kw_only=True):
@@ -87,17 +79,15 @@ def command(**values: Any) -> None:
             ),
             judge=partial(extract, adapter=adapter),
         )
-        for number in ENDING_SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, _stop)
-        outbox = Outbox(_write)
+        stop_at_signals()
+        outbox = Outbox(write_stdout)
         server = AcpServer(context, outbox, __version__, log)
         try:
             try:
-                for line in _lines(sys.stdin.fileno()):
+                for line in read_lines(sys.stdin.fileno()):
                     server.take(line)
             finally:
-                _ignore_signals()  # one that came with the end of stdin is raised here
+                ignore_signals()  # one that came with the end of stdin is raised here
         except KeyboardInterrupt:
             log("interrupted")
         finally:
@@ -133,43 +123,6 @@ def _open_traced(*args: Any) -> Conversation:
     conversation = open_conversation(*args)
     conversation.trace = DebugTrace()
     return conversation
-
-
-def _lines(fd: int) -> Iterator[bytes]:
-    """Yield lines as they come. No wait is long: a signal just before one would not end it."""
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    parts: list[bytes] = []  # of a line that is longer than a block
-    while True:
-        if not poll.poll(_WAKE_MS):
-            continue
-        block = os.read(fd, _BLOCK)
-        *ends, start = block.split(b"\n")
-        for end in ends:
-            yield b"".join([*parts, end, b"\n"])
-            parts = []
-        parts.append(start)
-        if not block:
-            if rest := b"".join(parts):
-                yield rest
-            return
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    """Stop reading stdin: here a signal is an ordinary end, and one is enough."""
-    _ignore_signals()
-    raise KeyboardInterrupt
-
-
-def _ignore_signals() -> None:
-    for number in ENDING_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-
-
-def _write(line: bytes) -> None:
-    """Bypass sys.stdout: if the client does not read, its lock would block our exit."""
-    while line:
-        line = line[os.write(sys.stdout.fileno(), line) :]
 
 
 def _log(text: str) -> None:

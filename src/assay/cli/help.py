@@ -33,10 +33,12 @@ COMMANDS = {
     "clean": "Remove workspaces and caches that earlier runs have left.",
     "doctor": "Start an agent with a trivial prompt and report what is wrong.",
     "headless": "Serve any agent over the Agent Client Protocol on stdio.",
+    "mcp": "Let agents ask about results, over the Model Context Protocol.",
     "mock-model": "Serve a scripted model, to test agents without a real one.",
     "tape": "Show, compare and cut recorded answers of models.",
     "schemas": "List or export the JSON Schema of every file format.",
     "skills": "Install skills that teach agents to use Assay.",
+    "completion": "Print what makes a shell complete command lines.",
     "init": "Write prompts, a grader and an experiment to start from.",
     "demo": "Run the whole flow with agents that ship with Assay.",
 }
@@ -53,9 +55,12 @@ HEADINGS = {
     "Grade and compare": (
         *("grade", "compare", "baseline", "calibrate", "validate-refs", "balance", "identity"),
     ),
-    "Look": ("view", "report", "explain", "raw", "query", "summarize"),
+    "Look": ("view", "report", "explain", "raw", "query", "summarize", "mcp"),
     "Share and prove": ("import", "export", "format", "fixtures", "tape", "schemas"),
-    "Set up": ("init", "demo", "doctor", "agents", "skills", "headless", "mock-model", "clean"),
+    "Set up": (
+        *("init", "demo", "doctor", "agents", "skills", "headless", "mock-model", "clean"),
+        "completion",
+    ),
 }
 """The commands as people look for them; one that is not named here comes last."""
 

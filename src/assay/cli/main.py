@@ -1,6 +1,7 @@
 """The command `assay`: prints help and version at once, passes everything else to the commands."""
 
 import gc
+import os
 import sys
 
 from assay import __version__
@@ -9,7 +10,9 @@ from assay.cli.help import first_page, help_page
 
 def main() -> None:
     args = sys.argv[1:]
-    if not args:
+    if "_ASSAY_COMPLETE" in os.environ:  # a shell asks what may follow; see cli/completion.py
+        sys.exit(_run(args))
+    elif not args:
         print(first_page())
     elif args in (["-h"], ["--help"]):
         print(help_page())

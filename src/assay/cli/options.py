@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 
 from assay import plugins
 from assay.cli.output import echo_folded
@@ -190,11 +191,22 @@ def executor_ref(executor: str, address: str | None) -> PluginRef:
     return PluginRef(name=executor, options={"address": address} if address else {})
 
 
+def plugins_or_files(group: str) -> Callable[..., list[CompletionItem]]:
+    """Return what completes an option that takes a name of a plugin or a file."""
+
+    def complete(ctx: click.Context, param: click.Parameter, text: str) -> list[CompletionItem]:
+        found = [CompletionItem(name) for name in plugins.names(group) if name.startswith(text)]
+        return found or [CompletionItem(text, type="file")]
+
+    return complete
+
+
 agent_options: list[Decorator] = [
     click.option(
         "-s",
         "--schema",
         metavar="AGENT",
+        shell_complete=plugins_or_files("assay.adapters"),
         help="The agent: a schema file, or the name of an adapter (see assay agents).",
     ),
     model_option,
@@ -282,6 +294,7 @@ grader_options: list[Decorator] = [
         "graders",
         multiple=True,
         metavar="GRADER",
+        shell_complete=plugins_or_files("assay.graders"),
         help="Grade with this file or built-in grader (see docs/graders.md). May be repeated.",
     ),
     click.option(
@@ -503,7 +516,7 @@ def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool
 
 def agent_ref(options: AgentOptions) -> PluginRef:
     """The agent that the options name; checks that it can be built and its cost be estimated."""
-    given = ways_given(options)
+    given = agent_options_given(options)
     if not given:
         msg = "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND."
         raise click.UsageError(msg)
@@ -540,7 +553,7 @@ def with_agent_options(agent: str | PluginRef, options: AgentOptions) -> PluginR
     return ref
 
 
-def ways_given(options: AgentOptions) -> list[tuple[str, str]]:
+def agent_options_given(options: AgentOptions) -> list[tuple[str, str]]:
     """The options that name an agent, the one that counts first."""
     ways = (("-s", options.schema), ("--simple", options.simple), ("--shell", options.shell))
     return [(flag, value) for flag, value in ways if value]

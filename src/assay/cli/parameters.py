@@ -28,7 +28,7 @@ class Number(click.FloatRange):
         return number
 
 
-class WithSandbox(click.Command):
+class SandboxCommand(click.Command):
     """A command whose option --sandbox may stand alone: the word after it is not its value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

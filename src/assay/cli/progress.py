@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from assay.cli.output import echo_folded, note_unmasked
-from assay.cli.tally import Running, Tally, clock_text
+from assay.cli.tally import Tally, TrialInProgress, clock_text
 from assay.pipeline.doubts import Doubts, first_failure, same_text
 from assay.pipeline.extract import raw_failure
 from assay.pipeline.run import BatchProgress
@@ -110,7 +110,7 @@ class Progress(BatchProgress):
         """Called from a worker's thread when a trial starts (no step) and at each of its steps."""
         name, trial = spec.prompt.id, spec.number
         if step is None:
-            self.tally.running[_place(spec)] = Running(name, trial, time.monotonic())
+            self.tally.running[_place(spec)] = TrialInProgress(name, trial, time.monotonic())
             self._write_event("started", id=name, trial=trial)
             return
         label = step.name if isinstance(step, ToolCall) else type(step).__name__.lower()

@@ -7,13 +7,11 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import click
-import msgspec
 
 from assay.cli.parameters import DASH, claim_stdin
 from assay.compare import names
 from assay.compare.names import Named
 from assay.errors import InputError, UsageError
-from assay.records.experiment import RESOLVED
 from assay.records.files import copy_stream, temporary_folder
 
 
@@ -27,20 +25,8 @@ def name_runs(arguments: tuple[str, ...], labelled: tuple[str, ...]) -> Named:
 
 def with_arms(arguments: tuple[str, ...]) -> tuple[str, ...]:
     """Put the results of its arms in place of the folder of an experiment's run."""
-    return tuple(path for given in arguments for path in _arms_in(Path(given)) or [given])
-
-
-class _ResolvedArms(msgspec.Struct):
-    arms: dict[str, msgspec.Raw]
-
-
-def _arms_in(folder: Path) -> list[str]:
-    try:
-        found = msgspec.json.decode((folder / RESOLVED).read_bytes(), type=_ResolvedArms)
-    except (OSError, ValueError, msgspec.MsgspecError):  # no folder of a run: taken as a file
-        return []
-    files = [folder / f"{arm}.jsonl" for arm in found.arms]
-    return [str(path) for path in files if path.is_file()]
+    files = (names.arm_files(Path(given)) or [Path(given)] for given in arguments)
+    return tuple(str(path) for found in files for path in found)
 
 
 @contextmanager

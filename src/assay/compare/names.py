@@ -4,7 +4,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from assay.errors import UsageError
+from assay.records.experiment import RESOLVED
 
 type Named = list[tuple[str, Path]]
 STDIN = Path("-")
@@ -24,6 +27,19 @@ def name_runs(given: Sequence[str]) -> Named:
         _distinct([Path("stdin") if path == STDIN else path for path in paths], {*labels})
     )
     return [(next(derived) if label is None else label, path) for label, path in runs]
+
+
+class _ResolvedArms(msgspec.Struct):
+    arms: dict[str, msgspec.Raw]
+
+
+def arm_files(folder: Path) -> list[Path]:
+    """Return the results of the arms of an experiment's run, the control first."""
+    try:
+        found = msgspec.json.decode((folder / RESOLVED).read_bytes(), type=_ResolvedArms)
+    except (OSError, ValueError, msgspec.MsgspecError):  # no folder of a run: taken as a file
+        return []
+    return [path for arm in found.arms if (path := folder / f"{arm}.jsonl").is_file()]
 
 
 def _split(text: str) -> tuple[str | None, Path]:

@@ -16,7 +16,7 @@ from assay.compare.calibration import calibration_for
 from assay.compare.decided import KeptDecision, kept_decision
 from assay.compare.doubts import Treatment, doubts_of, is_too_large
 from assay.compare.head_to_head import (
-    Judged,
+    CustomJudgement,
     Totals,
     capture_prompts,
     judge_section,
@@ -64,7 +64,7 @@ from assay.stats.verdict import (
 
 _FEWEST_RANKED = 3
 NOT_ALIKE = "a gate compares like with like, but "
-type Judge = Callable[[Aligned], Judged]
+type Judge = Callable[[Aligned], CustomJudgement]
 """A user's own strategy."""
 
 
@@ -389,7 +389,7 @@ def _doubts_section(
 
 
 def _judge_sections(
-    aligned: Aligned, judged: Judged | None, health: dict[str, dict[str, Any]]
+    aligned: Aligned, judged: CustomJudgement | None, health: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
     if judged is None:
         return {}

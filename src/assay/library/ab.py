@@ -174,38 +174,54 @@ def ab(  # noqa: PLR0913 - the options of the command
     check_values(treatment=treatment)
     if agent is not None:
         check_agent(agent)
-    root = Path(fspath(output))
     given = checked_graders(graders)
     called = [agent, *(treatment or {}).values(), *given]
     known = functions.by_key(one for one in called if callable(one))
+    experiment, conduct = planned_experiment(
+        prompts, agent, treatment, given, k, options,
+        root=Path(fspath(output)),
+        jobs=jobs,
+        fresh=fresh,
+        reuse=reuse,
+        confirm=confirm,
+        judge=None if judge is None else Path(judge),
+    )  # fmt: skip
+    folder, verdict = compute(partial(conduct_experiment, experiment, conduct), known, progress)
+    return ExperimentVerdict(Path(folder), msgspec.json.decode(verdict))
+
+
+def planned_experiment(  # noqa: PLR0913 - what `ab` is given
+    prompts: Prompts,
+    agent: Agent | None,
+    treatment: Mapping[str, Any] | None,
+    graders: list[Grader],
+    k: int | None,
+    options: Mapping[str, Any] | None = None,
+    *,
+    root: Path,
+    jobs: int = 1,
+    **how: Any,
+) -> tuple[Experiment, ConductOptions]:
+    """Read or make the experiment that `ab` is asked for, and say how it is conducted."""
+    options = options or {}
     if isinstance(prompts, str | PathLike) and fspath(prompts).endswith(".toml"):
-        if agent is not None or treatment is not None or given or k is not None or options:
+        if agent is not None or treatment is not None or graders or k is not None or options:
             msg = f"{fspath(prompts)} says what is compared: put agent, treatment and options there"
             raise UsageError(msg)
-        file = Path(fspath(prompts))
-        experiment = read_experiment(file)
+        file: Path | None = Path(fspath(prompts))
+        experiment = read_experiment(Path(fspath(prompts)))
     else:
         file = None
         if agent is None:
             msg = "an experiment needs an agent"
             raise UsageError(msg)
         changes = _treatments(treatment)
-        experiment = _experiment(_prompt_file(prompts, root), agent, changes, given, k, options)
-    conduct = ConductOptions(
-        how=ExperimentRequest(
-            root=root,
-            jobs=experiment.concurrency or jobs,
-            fresh=fresh,
-            reuse=reuse,
-            confirm=confirm,
-            keep_workspaces=options.get("keep_workspaces", ""),
-            judge=None if judge is None else Path(judge),
-        ),
-        file=file,
-        digest=experiment.digest,
+        experiment = _experiment(_prompt_file(prompts, root), agent, changes, graders, k, options)
+    kept = options.get("keep_workspaces", "")
+    asked = ExperimentRequest(
+        root=root, jobs=experiment.concurrency or jobs, keep_workspaces=kept, **how
     )
-    folder, verdict = compute(partial(_conduct, experiment, conduct), known, progress)
-    return ExperimentVerdict(Path(folder), msgspec.json.decode(verdict))
+    return experiment, ConductOptions(how=asked, file=file, digest=experiment.digest)
 
 
 class _Conductor(Conductor):
@@ -221,7 +237,9 @@ class _ExperimentProgress(SentTrials, ExperimentProgress):
     pass
 
 
-def _conduct(experiment: Experiment, options: ConductOptions, send: Send) -> tuple[str, bytes]:
+def conduct_experiment(
+    experiment: Experiment, options: ConductOptions, send: Send
+) -> tuple[str, bytes]:
     """Conduct the experiment, in a process of its own."""
     with errors_in_python(OF_EXPERIMENTS), temporary_folder("assay-arms-") as scratch:
         conductor = _Conductor(experiment, options, Path(scratch), send=send)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay import plugins
+from assay import __version__, plugins
 from assay.errors import AssayError
 from assay.pipeline.grading import grader_versions
 from assay.pipeline.loaded import AskProgram, Loaded, Loader
@@ -65,6 +65,7 @@ def identify(
     )
     return Identity(
         covers=COVERS,
+        assay=__version__,
         loads=loads.files,
         packages={**servers.packages, **loads.packages},
         mcp_files=servers.files,

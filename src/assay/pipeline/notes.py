@@ -1,12 +1,13 @@
 """What to know before the first agent starts: sentences for the person who starts a run."""
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from assay.records.capture import Identity
 from assay.records.recording import FORGETS
-from assay.records.spec import Surroundings
+from assay.records.spec import Surroundings, TrialSpec
 from assay.records.text import counted_noun
 from assay.records.trial import Allocation
 from assay.run.sandbox import LANDLOCK
@@ -83,3 +84,18 @@ def _read_there(folder: Path) -> str:
         found += map(str, skills or [path])
     more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
     return f" and reads {', '.join(found[:_MOST_NAMED])}{more} there" if found else ""
+
+
+def key_notes(specs: Sequence[TrialSpec]) -> Iterator[Note]:
+    """Say which keys of judges and simulated users the agent does not get."""
+    hidden = {
+        name
+        for around in (spec.surroundings for spec in specs)
+        if not around.hides_env
+        for name in {*around.hidden_env} - {*around.env_names}
+    }
+    for name in sorted(hidden & os.environ.keys()):
+        yield Note(
+            f"{name} is the key of a judge or a simulated user: the agent gets it only if its "
+            f"adapter names it, or --env {name}."
+        )

@@ -31,6 +31,7 @@ from assay.pipeline.notes import (
     ONE_AFTER_ANOTHER,
     Note,
     allocation_notes,
+    key_notes,
     place_notes,
     unknown_notes,
 )
@@ -48,25 +49,25 @@ from assay.pipeline.stages import (
     tapes_in_use,
 )
 from assay.pipeline.steps import (
-    AtRate,
     Budget,
-    Finished,
-    FirstAlone,
-    OneAfterAnother,
+    BudgetGuard,
+    ErrorGuard,
+    FinishedTrials,
+    FirstTrialGate,
+    FolderQueue,
     OnTrialStep,
     Outcome,
+    RatePacing,
     Retry,
     SameModel,
     Step,
+    StopCheck,
     StopRule,
-    Survive,
-    UntilStopped,
-    WithinBudget,
     run_all,
     with_steps,
 )
 from assay.pipeline.trials import TrialRows
-from assay.pipeline.unchanged import Unchanged
+from assay.pipeline.unchanged import EditCheck
 from assay.plugin import PromptRow
 from assay.records.capture import AnyStep
 from assay.records.experiment import Arm
@@ -419,11 +420,11 @@ def place(
     if request.executor.name == "local" and uses_landlock(shared.surroundings):
         notes.append(LANDLOCK_USED)
     notes += place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows))
-    notes += _key_notes(specs)
+    notes += key_notes(specs)
     if request.tape is not None and request.tape.replay:
         what = REPLAYED_WORDS.removeprefix("replayed: ").rstrip(",")
         notes.append(Note(f"The models' answers come from {request.tape.replay}: {what}."))
-    if request.jobs > 1 and not request.overlap and OneAfterAnother.is_needed(specs):
+    if request.jobs > 1 and not request.overlap and FolderQueue.is_needed(specs):
         notes.append(ONE_AFTER_ANOTHER)
     if prepared.forgets:
         notes.append(FORGETTING)
@@ -577,21 +578,6 @@ def _added(request: RunRequest, template: Path | None) -> AddedFiles:
     places = [f"{skills}/{skill.name}" for skill in material.skills]
     places += AGENT_FILES if material.is_template_hidden else ()
     return files_below(template, [*places, *([instructions] if material.instructions else [])])
-
-
-def _key_notes(specs: Sequence[TrialSpec]) -> Iterator[Note]:
-    """Say which keys of judges and simulated users the agent does not get."""
-    hidden = {
-        name
-        for around in (spec.surroundings for spec in specs)
-        if not around.hides_env
-        for name in {*around.hidden_env} - {*around.env_names}
-    }
-    for name in sorted(hidden & os.environ.keys()):
-        yield Note(
-            f"{name} is the key of a judge or a simulated user: the agent gets it only if its "
-            f"adapter names it, or --env {name}."
-        )
 
 
 def _is_isolated(request: RunRequest) -> bool:
@@ -770,18 +756,18 @@ def _run_missing(
     limiter.interval_s = 1 / batch.rate_per_s if batch.rate_per_s else 0.0
     limiter.longest_s = AskingHost.limiter.longest_s = batch.longest_wait_s
     limiter.on_wait = AskingHost.limiter.on_wait = progress.waiting
-    finished = Finished()
-    outer: list[Step] = [OneAfterAnother()] if _shares_folders(batch, missing) else []
-    outer.append(WithinBudget(batch.budget or Budget(batch.max_cost, len(missing))))
-    outer += [UntilStopped(stop, n_slots)] if stop is not None else []
+    finished = FinishedTrials()
+    outer: list[Step] = [FolderQueue()] if _shares_folders(batch, missing) else []
+    outer.append(BudgetGuard(batch.budget or Budget(batch.max_cost, len(missing))))
+    outer += [StopCheck(stop, n_slots)] if stop is not None else []
     if missing and len(batch.arms) == 1 and (request := batch.arms[0].request).mode == "resume":
         outer.append(SameModel(answering_models(request.output) if request.output else set()))
     outer.append(finished)
-    inner: list[Step] = [Survive(work.lost)]
-    inner += [Unchanged(missing)] if batch.is_local and not batch.raw_rows else []
-    if workers > 1 and any(map(FirstAlone.is_needed, _by_agent(missing))):
-        inner.append(FirstAlone())
-    inner += [*work.steps, Retry(batch.retries), AtRate(limiter)]
+    inner: list[Step] = [ErrorGuard(work.lost)]
+    inner += [EditCheck(missing)] if batch.is_local and not batch.raw_rows else []
+    if workers > 1 and any(map(FirstTrialGate.is_needed, _by_agent(missing))):
+        inner.append(FirstTrialGate())
+    inner += [*work.steps, Retry(batch.retries), RatePacing(limiter)]
     run = with_steps([*outer, *inner], attempt)
 
     def lost(spec: TrialSpec, why: str) -> tuple[TrialSpec, Outcome]:
@@ -827,7 +813,7 @@ def _leave_workspace(spec: TrialSpec, result: Any) -> None:
 
 def _shares_folders(batch: Batch, missing: list[TrialSpec]) -> bool:
     """Whether trials have to wait for others that work in the same folder."""
-    return batch.jobs > 1 and not batch.overlap and OneAfterAnother.is_needed(missing)
+    return batch.jobs > 1 and not batch.overlap and FolderQueue.is_needed(missing)
 
 
 def _attempt_elsewhere(

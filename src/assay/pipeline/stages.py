@@ -61,7 +61,7 @@ class CaptureTrial(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def steps(self) -> Sequence[Step]:
         """What happens around all attempts at a trial: the last one is graded."""
-        return (Graded(self.graders),)
+        return (GradingStep(self.graders),)
 
     def attempt(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> Outcome:
         """Make one attempt at a trial here; on_step gets None when it begins, then its steps."""
@@ -77,7 +77,7 @@ class CaptureTrial(msgspec.Struct, frozen=True, kw_only=True):
         return capture_outcome(read_recording(spec, lost_trial(why)))
 
 
-class Graded(Step):
+class GradingStep(Step):
     """Puts a trial to the graders when its last attempt is over."""
 
     def __init__(self, graders: Sequence[PluginRef]) -> None:

@@ -382,6 +382,8 @@ class Identity(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_d
     covers: int = 0
     """How much is recorded: 0 in files of earlier versions of Assay, which know nothing of loads,
     packages, mcp_files, variables and setup."""
+    assay: str = ""
+    """Version of Assay that recorded it; it decides no answer."""
     adapter: str
     program: str = ""
     """Version of the agent's program as it was found before the run."""
@@ -437,7 +439,7 @@ NOT_RECORDED = (
 def identity_differences(old: Identity, new: Identity) -> list[str]:
     """Say in words where two identities differ, as far as both record it."""
     found: list[str] = []
-    skipped = {"covers", "not_covered"}
+    skipped = {"covers", "assay", "not_covered"}
     if old.is_old or new.is_old:
         skipped |= _NEW_FIELDS
     if old.covers != new.covers or old.loads != new.loads:

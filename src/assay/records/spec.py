@@ -470,7 +470,7 @@ def _encoded(shared: Identity | PluginRef) -> tuple[bytes, str]:
         if isinstance(shared, Identity):
             graders = _graders_part(shared.graders)
             # What is not known of a trial is no property of it: a log that its agent writes, say.
-            made_by = msgspec.structs.replace(shared, graders={}, not_covered=())
+            made_by = msgspec.structs.replace(shared, assay="", graders={}, not_covered=())
         encoded = msgspec.json.encode(made_by, order="deterministic")
         _last_encoded = last = (shared, encoded, graders)
     return last[1:]

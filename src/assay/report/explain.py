@@ -27,17 +27,12 @@ def explain_lines(found: Explanation, most: int) -> Iterator[str]:
     if not found.n_failed:
         return
     yield ""
-    yield f"Why they failed ({_explained_share(found)}):"
-    for name in DETECTORS:
-        if n := found.detectors.get(name):
-            yield f"  {n:>4}  {DETECTORS[name]}"
-    if found.n_not_explained:
-        yield f"  {found.n_not_explained:>4}  not explained"
+    yield from reason_lines(found)
     yield ""
     yield "Alike failures, largest first:"
     for cluster in found.clusters[:_MOST_CLUSTERS]:
         yield f"  {cluster_words(cluster, found.n_failed)}"
-        yield f"      {_named(cluster.trials, cluster.n_failures)}"
+        yield f"      {named_trials(cluster.trials, cluster.n_failures)}"
     if len(found.clusters) > _MOST_CLUSTERS:
         yield f"  and {len(found.clusters) - _MOST_CLUSTERS} smaller ones"
     yield from _divergence_lines(found.divergences)
@@ -48,6 +43,16 @@ def explain_lines(found: Explanation, most: int) -> Iterator[str]:
         yield f"Failures{rest}:"
     for trial in shown:
         yield from trial_lines(trial)
+
+
+def reason_lines(found: Explanation) -> Iterator[str]:
+    """Say in how many failures each detector found something."""
+    yield f"Why they failed ({_explained_share(found)}):"
+    for name in DETECTORS:
+        if n := found.detectors.get(name):
+            yield f"  {n:>4}  {DETECTORS[name]}"
+    if found.n_not_explained:
+        yield f"  {found.n_not_explained:>4}  not explained"
 
 
 def notes_of(found: Explanation) -> Iterator[str]:
@@ -95,7 +100,8 @@ def cluster_words(cluster: Cluster, n_failed: int) -> str:
     return f"{cluster.n_failures} of {n_failed}: {': '.join(parts)}{at}"
 
 
-def _named(trials: Sequence[tuple[str, str, int | None]], n: int) -> str:
+def named_trials(trials: Sequence[tuple[str, str, int | None]], n: int) -> str:
+    """Name some of n trials."""
     runs = {run for run, _, _ in trials}
     names = [
         with_trial(prompt, number) + (f" of {run}" if len(runs) > 1 else "")

@@ -19,7 +19,7 @@ from assay.run.gateway import Traffic
 from assay.run.secrets import Secrets
 from assay.run.wire import (
     Names,
-    Timed,
+    TimedPiece,
     asked,
     first_difference,
     for_tape,
@@ -311,7 +311,7 @@ class TapeLane:
         arm, prompt, trial, attempt = self._key
         return Lane(lane=0, arm=arm, prompt=prompt, trial=trial, attempt=attempt).words
 
-    def record(self, exchange: Exchange, body: bytes, pieces: Sequence[Timed]) -> None:
+    def record(self, exchange: Exchange, body: bytes, pieces: Sequence[TimedPiece]) -> None:
         """Write an exchange that has ended, and count what it used."""
         secrets = self._conversation.secrets
         request, results, _, ids = asked(body, self._names, secrets)

@@ -97,7 +97,7 @@ class Names:
         return text
 
 
-class Asked(NamedTuple):
+class RequestKey(NamedTuple):
     """A request without what differs from run to run."""
 
     request: Any
@@ -114,7 +114,7 @@ def without_keys(text: str) -> str:
     return _KEY.sub(lambda found: "covered".ljust(len(found[0]), "*")[: len(found[0])], text)
 
 
-def asked(body: bytes, names: Names, secrets: Secrets) -> Asked:
+def asked(body: bytes, names: Names, secrets: Secrets) -> RequestKey:
     """Return what a request asks for, in any of the four formats."""
     masked = secrets.mask_file(body).decode("utf-8", "replace")
     try:
@@ -122,7 +122,7 @@ def asked(body: bytes, names: Names, secrets: Secrets) -> Asked:
     except (msgspec.DecodeError, RecursionError):
         value = masked
     reader = _Reader(names)
-    return Asked(reader.read(value), reader.results, reader.calls, reader.ids)
+    return RequestKey(reader.read(value), reader.results, reader.calls, reader.ids)
 
 
 def without_ids(text: str, names: Names) -> str:
@@ -277,7 +277,7 @@ def similarity(old: Any, new: Any) -> float:
     return 0.0
 
 
-class Timed(NamedTuple):
+class TimedPiece(NamedTuple):
     """A piece of an answer."""
 
     ms: int
@@ -290,7 +290,7 @@ class Pieces:
     def __init__(self, content_type: str) -> None:
         self._is_stream = "event-stream" in content_type
         self._rest = b""
-        self._pieces: list[Timed] = []
+        self._pieces: list[TimedPiece] = []
 
     def add(self, ms: int, block: bytes) -> None:
         """Take a block as it came."""
@@ -299,12 +299,12 @@ class Pieces:
             return
         while (end := _event_end(self._rest)) is not None:
             event, self._rest = self._rest[:end], self._rest[end:]
-            self._pieces.append(Timed(ms, event.decode("utf-8", "replace")))
+            self._pieces.append(TimedPiece(ms, event.decode("utf-8", "replace")))
 
-    def close(self, ms: int) -> list[Timed]:
+    def close(self, ms: int) -> list[TimedPiece]:
         """Return all pieces."""
         if self._rest:
-            self._pieces.append(Timed(ms, self._rest.decode("utf-8", "replace")))
+            self._pieces.append(TimedPiece(ms, self._rest.decode("utf-8", "replace")))
         return self._pieces
 
 
@@ -314,7 +314,7 @@ def _event_end(data: bytes) -> int | None:
 
 
 def for_tape(
-    pieces: Sequence[Timed], names: Names, secrets: Secrets, ids: Mapping[str, str]
+    pieces: Sequence[TimedPiece], names: Names, secrets: Secrets, ids: Mapping[str, str]
 ) -> list[tuple[int, str]]:
     """Return an answer without secrets and with names for folders, and for these ids."""
     known = re.compile("|".join(map(re.escape, ids))) if ids else None
@@ -341,7 +341,7 @@ def replace_in_answer(
     A model writes a path or a key piece by piece: texts that go on from event to event are looked
     at as a whole. find returns a text, which may be covered in its own length, and the spans.
     """
-    pieces = [Timed(*piece) for piece in answer]
+    pieces = [TimedPiece(*piece) for piece in answer]
     parsed = [data_of(piece.text) for piece in pieces]
     texts: dict[Any, list[tuple[Callable[[str], None], str]]] = {}
     for head, value, _ in parsed:

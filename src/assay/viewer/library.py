@@ -52,7 +52,7 @@ class Library:
         self.lock = threading.RLock()
         self.version = 0
         """Counts up with every change that was seen."""
-        self._board = Leaderboard(self._note_news)
+        self._board = Leaderboard(self._raise_version)
         self._scan()
 
     @property
@@ -65,6 +65,21 @@ class Library:
         with self.lock:
             self._scan()
             return [self._listed(key) for key in self._labels]
+
+    def names(self) -> dict[str, Path]:
+        """Return the file of every run there is, by its name."""
+        with self.lock:
+            self._scan()
+            return dict(self._labels.values())
+
+    def opened(self, names: Sequence[str]) -> list[OpenRun]:
+        """Open the runs of these names, and read what was added to them."""
+        keys = {label: key for key, (label, _) in self._labels.items()}
+        with self.lock:
+            found = [self._opened(keys[name]) for name in names]
+        for run in found:
+            run.index.refresh()
+        return found
 
     def chosen(self, keys: str) -> list[OpenRun]:
         """Open the runs of a comma-separated list of keys; of an empty one, the given files."""
@@ -96,7 +111,7 @@ class Library:
                 run.index.close()
             self._open.clear()
 
-    def _note_news(self) -> None:
+    def _raise_version(self) -> None:
         with self.lock:
             self.version += 1
 

@@ -1,110 +1,43 @@
-"""An MCP server over stdio with the game's tools; JSON-RPC by hand, standard library only."""
+"""The MCP server with the game's tools, over stdio; standard library only."""
 
 import contextlib
-import json
 import sys
-from collections.abc import Iterable
-from typing import IO, Any
+from typing import Any
 
+from assay.mcp import INVALID_PARAMS, McpServer, RpcError, serve, text_content, tool
 from assay_arc.client import GameConnection, GameGone, connect_from_environment, shown_ways
 
-VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-INSTRUCTIONS = (
-    "You play one game on a 64x64 picture. Nobody tells the rules: look, act, and find out. "
-    "Complete all levels with as few actions as you can."
-)
-PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS = -32700, -32600, -32601, -32602
 
+class GameServer(McpServer):
+    """Offers one game; what the game refuses is a tool error that the model can read."""
 
-class RpcError(Exception):
-    """A request that gets a JSON-RPC error as its answer."""
+    name = "arc"
+    instructions = (
+        "You play one game on a 64x64 picture. Nobody tells the rules: look, act, and find out. "
+        "Complete all levels with as few actions as you can."
+    )
 
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
+    def __init__(self, game: GameConnection) -> None:
+        self._game = game
 
+    def tools(self) -> list[dict[str, Any]]:
+        with contextlib.suppress(GameGone):
+            self._game.ask(op="tools")  # so that its log shows that the player has them
+        return tool_list()
 
-def serve(game: GameConnection, incoming: Iterable[str], outgoing: IO[str]) -> None:
-    """Answer JSON-RPC lines until the client closes its side."""
-    for line in incoming:
-        if not line.strip():
-            continue
-        reply = answer_line(game, line)
-        if reply is not None:
-            outgoing.write(json.dumps(reply) + "\n")
-            outgoing.flush()
-
-
-def answer_line(game: GameConnection, line: str) -> Any:
-    """Answer one line; a batch gets a list, a notification nothing."""
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        return _error(None, PARSE_ERROR, "not valid JSON")
-    if isinstance(message, list):
-        replies = [reply for part in message if (reply := _answer(game, part)) is not None]
-        return replies or None
-    return _answer(game, message)
-
-
-def _answer(game: GameConnection, message: Any) -> dict[str, Any] | None:
-    if not isinstance(message, dict) or not isinstance(message.get("method"), str):
-        is_reply = isinstance(message, dict) and ("result" in message or "error" in message)
-        return None if is_reply else _error(None, INVALID_REQUEST, "not a request")
-    if "id" not in message:
-        return None  # a notification
-    try:
-        result = _result(game, message["method"], message.get("params") or {})
-    except RpcError as error:
-        return _error(message["id"], error.code, error.message)
-    return {"jsonrpc": "2.0", "id": message["id"], "result": result}
-
-
-def _result(game: GameConnection, method: str, params: Any) -> dict[str, Any]:
-    if not isinstance(params, dict):
-        raise RpcError(INVALID_PARAMS, "params must be an object")
-    match method:
-        case "initialize":
-            asked = params.get("protocolVersion")
-            return {
-                "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
-                "capabilities": {"tools": {"listChanged": False}},
-                "serverInfo": {"name": "arc", "version": "1"},
-                "instructions": INSTRUCTIONS,
-            }
-        case "ping":
-            return {}
-        case "tools/list":
-            with contextlib.suppress(GameGone):
-                game.ask(op="tools")  # so that its log shows that the player has them
-            return {"tools": tool_list()}
-        case "tools/call":
-            return _call(game, params)
-        case _:
-            raise RpcError(NO_METHOD, f"unknown method {method}")
-
-
-def _call(game: GameConnection, params: dict[str, Any]) -> dict[str, Any]:
-    """Call a tool; what the game refuses is a tool error that the model can read."""
-    arguments = params.get("arguments") or {}
-    if not isinstance(arguments, dict):
-        raise RpcError(INVALID_PARAMS, "arguments must be an object")
-    request = tool_request(str(params.get("name")), arguments)
-    if request is None:
-        raise RpcError(INVALID_PARAMS, f"unknown tool {params.get('name')!r}")
-    try:
-        reply = game.ask(**request)
-    except GameGone as error:
-        return {"content": [{"type": "text", "text": str(error)}], "isError": True}
-    content: list[dict[str, Any]] = [{"type": "text", "text": reply["text"]}]
-    if "image" in reply:
-        content.append({"type": "image", "data": reply["image"], "mimeType": "image/png"})
-    return {"content": content, "isError": not reply["ok"]}
-
-
-def _error(request_id: Any, code: int, message: str) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}}
+    def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        request = tool_request(name, arguments)
+        if request is None:
+            raise RpcError(INVALID_PARAMS, f"unknown tool {name!r}")
+        try:
+            reply = self._game.ask(**request)
+        except GameGone as error:
+            return text_content(str(error), is_error=True)
+        said = text_content(reply["text"], is_error=not reply["ok"])
+        if "image" in reply:
+            image = {"type": "image", "data": reply["image"], "mimeType": "image/png"}
+            said["content"].append(image)
+        return said
 
 
 SHOWS_CHANGES = "Answers with what changed."
@@ -134,11 +67,11 @@ def tool_list() -> list[dict[str, Any]]:
     frames = {"type": "boolean", "description": "show the last animation frame by frame"}
     action = {"type": "string", "description": "ACTION1 to ACTION7"}
     tools = [
-        _tool("look", LOOK, {"image": image, "frames": frames}, []),
-        _tool("act", ACT, {"action": action, "full": FULL}, ["action"]),
-        _tool("click", CLICK, {"x": PIXEL, "y": PIXEL, "full": FULL}, ["x", "y"]),
-        _tool("reset", RESET, {}, []),
-        _tool("status", STATUS, {}, []),
+        tool("look", LOOK, {"image": image, "frames": frames}, []),
+        tool("act", ACT, {"action": action, "full": FULL}, ["action"]),
+        tool("click", CLICK, {"x": PIXEL, "y": PIXEL, "full": FULL}, ["x", "y"]),
+        tool("reset", RESET, {}, []),
+        tool("status", STATUS, {}, []),
     ]
     if ways == {"image", "grid", "diff"}:
         return tools
@@ -147,32 +80,25 @@ def tool_list() -> list[dict[str, Any]]:
         look["description"] = LOOK_IMAGE
     if "image" not in ways or "grid" not in ways:  # without a grid the image is always given
         look["inputSchema"]["properties"].pop("image")
-    for tool in (act, click):
+    for one in (act, click):
         if "diff" not in ways:
             after = SHOWS_GRID if "grid" in ways else SHOWS_NOTHING
-            tool["description"] = tool["description"].replace(SHOWS_CHANGES, after)
-            tool["inputSchema"]["properties"].pop("full")
+            one["description"] = one["description"].replace(SHOWS_CHANGES, after)
+            one["inputSchema"]["properties"].pop("full")
         elif "grid" not in ways:
-            tool["inputSchema"]["properties"].pop("full")
+            one["inputSchema"]["properties"].pop("full")
     return tools
 
 
 def tool_request(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
     """Turn a tool call into a request; only fields the tool has are passed on."""
-    for tool in tool_list():
-        if tool["name"] == name:
-            known = tool["inputSchema"]["properties"]
+    for one in tool_list():
+        if one["name"] == name:
+            known = one["inputSchema"]["properties"]
             asked = {key: value for key, value in arguments.items() if key in known}
             always = {"image": True} if name == "look" and "grid" not in shown_ways() else {}
             return asked | always | {"op": name}
     return None
-
-
-def _tool(
-    name: str, description: str, properties: dict[str, Any], required: list[str]
-) -> dict[str, Any]:
-    schema = {"type": "object", "properties": properties, "required": required}
-    return {"name": name, "description": description, "inputSchema": schema}
 
 
 def main() -> int:
@@ -182,9 +108,13 @@ def main() -> int:
     except GameGone as error:
         sys.stderr.write(f"arc-mcp: {error}\n")
         return 1
-    lines = (line.decode("utf-8", "replace") for line in sys.stdin.buffer)
-    serve(game, lines, sys.stdout)
+    serve(GameServer(game), sys.stdin.buffer, _write)
     return 0
+
+
+def _write(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

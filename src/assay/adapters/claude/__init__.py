@@ -30,7 +30,7 @@ from assay.adapters.vendor import (
     login_file,
     mcp_servers,
     parse_commented_json,
-    picked,
+    pick_settings,
     read_settings,
     start_failure,
     status_cause,
@@ -253,10 +253,10 @@ def users_provider() -> Provider:
         settings = parse_commented_json(read_settings(folder / "settings.json") or "{}", "settings")
     except InputError:  # Claude Code itself goes on without them
         return Provider()
-    env = {n: str(v) for n, v in picked(settings.get("env"), _PROVIDER_ENV).items()}
+    env = {n: str(v) for n, v in pick_settings(settings.get("env"), _PROVIDER_ENV).items()}
     url, model = env.get("ANTHROPIC_BASE_URL"), settings.get("model")
     return Provider(
-        settings=picked(settings, ("apiKeyHelper",)),
+        settings=pick_settings(settings, ("apiKeyHelper",)),
         env=env,
         endpoints=(url,) if url else (),
         model=model if isinstance(model, str) else None,

@@ -29,6 +29,7 @@ from assay.records.capture import (
     Wire,
     WorkspaceChanges,
 )
+from assay.records.text import shortened
 
 NUMBER = "trialNum"
 """On disk: which trial of its prompt it is, from 1."""
@@ -38,11 +39,12 @@ REUSED = "reusedFrom"
 """In the metadata of a trial that an earlier run made: the folder of that run."""
 ORDER_SEED = "orderSeed"
 """Of a trial of `--until decided`: what the order of the prompts was drawn by."""
+_SHOWN_OUTPUT = 60
 OF_TRIAL = ("evidence", ENDED_EARLY, REUSED, ORDER_SEED)
 """What metadata says about one trial; the rest is about its prompt."""
 
 
-class Judged:
+class Judgement:
     """What a verdict and a failure together say about a trial: decided here, for every command."""
 
     __slots__ = ()
@@ -300,7 +302,7 @@ class _PassOnly(Grade, kw_only=True, frozen=True, rename="camel"):
     """A verdict without a score, as the reference harness writes it for an error."""
 
 
-class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
+class Trial(Judgement, CaptureRow, kw_only=True, rename="camel"):
     """One trial. Encoded as it is, it is a row of capture.
 
     What it does not have is UNSET, which stands for "not in the row". A trial that a program reads
@@ -312,6 +314,14 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
     trial_metadata: dict[str, Any] | UnsetType = UNSET
     """What the entry of a row of trials has as metadata of its own."""
     build: Build | UnsetType = UNSET
+
+    def __repr__(self) -> str:
+        """Return a line for notebooks and test reports; to_row() has everything."""
+        unknown = "not graded" if self.is_ungraded else "not measured"
+        verdict = {True: "passed", False: "failed", None: unknown}[self.passed]
+        ended = f" ({self.failure.cause})" if self.failure else ""
+        said = shortened(self.output, _SHOWN_OUTPUT)
+        return f"<Trial {self.number} of {self.id}: {verdict}{ended}, {said!r}>"
 
     @property
     def number(self) -> int:
