@@ -561,6 +561,8 @@ def print_result(run: ArcRun, card: Scorecard) -> None:
     if official := run.meta.official:
         score = "-" if official.score_percent is None else f"{official.score_percent:.2f}"
         click.echo(f"Official scorecard {official.card_id}: {score} / 100, {official.url}")
+    if tape := run.run.replayed_from:
+        click.echo(f"The models' answers come from {tape}: this checks the harness, not the agent.")
     lost = unmeasured_words(run.meta)
     score = words if card.games else "no score"
     click.echo(f"{run.meta.harness}: {score}{'; ' + lost if lost else ''}")
