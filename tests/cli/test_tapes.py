@@ -256,7 +256,6 @@ def test_replayed_runs_have_no_verdict_unless_allowed(
         (("--fault", "429:7"), "is no fault such as"),
         (("--replay", "p.jsonl"), "p.jsonl is no tape"),
         (("--replay", "missing"), "does not exist"),
-        (("--record", "a", "--executor", "ray"), "on this machine"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_runs(

@@ -514,9 +514,6 @@ def _setting(request: RunRequest, graders: Sequence[PluginRef], template: Path |
     if request.executor.name == "local":
         check_confinement(surroundings, limits)
     if request.tape is not None:
-        if request.executor.name != "local":
-            msg = "--record, --replay and --fault need trials that run on this machine"
-            raise RequestError(msg)
         check_tape(request.tape)
     return Setting(
         agent=with_absolute_paths(agent, surroundings),

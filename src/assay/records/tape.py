@@ -13,7 +13,7 @@ import os
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -496,6 +496,23 @@ class TapeWriter(Tape):
         self._index.parts |= dict.fromkeys(new, at)
         return at
 
+    def add_from(
+        self,
+        source: Tape,
+        lanes: Mapping[int, Lane],
+        change: Callable[[Exchange], Exchange] = lambda one: one,
+    ) -> dict[int, int]:
+        """Add these lanes of another tape, as they are given; return the numbers they get here."""
+        numbers = {}
+        for old in sorted(lanes):
+            about = source.about(lanes[old])
+            given = msgspec.structs.replace(lanes[old], about=about or None)
+            numbers[old] = self.add_lane(given).lane
+        for one in source.exchanges():
+            if one.lane in numbers:
+                self.add(change(msgspec.structs.replace(one, lane=numbers[one.lane])))
+        return numbers
+
     def close(self) -> None:
         """Write the index."""
         try:
@@ -518,6 +535,25 @@ class TapeWriter(Tape):
             msg = f"cannot write the tape {self.path}: {error.strerror}"
             raise OutputError(msg) from error
         return at
+
+
+def copy_lanes(
+    source: Tape,
+    target: Path,
+    lanes: Mapping[int, Lane],
+    change: Callable[[Exchange], Exchange] = lambda one: one,
+) -> None:
+    """Write a tape with these lanes of another, as they are given, in their order.
+
+    The target appears when it is whole; it may be the source.
+    """
+    part = target.with_name(f".{target.name[:100]}.part")
+    part.unlink(missing_ok=True)
+    with TapeWriter(part) as writer:
+        writer.add_from(source, lanes, change)
+    if target.exists():
+        part.chmod(target.stat().st_mode & 0o777)
+    part.replace(target)
 
 
 def _encoded_line(name: str, value: Any) -> bytes:

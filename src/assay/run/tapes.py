@@ -13,8 +13,9 @@ import msgspec
 
 from assay.records.answers import tokens_in
 from assay.records.capture import Cause, Difference, Failure, Replay, Wire
+from assay.records.files import temporary_folder
 from assay.records.spec import TrialSpec
-from assay.records.tape import Exchange, Fault, Lane, Tape, TapeUse, TapeWriter
+from assay.records.tape import Exchange, Fault, Lane, Tape, TapeUse, TapeWriter, copy_lanes
 from assay.run.gateway import Traffic
 from assay.run.secrets import Secrets
 from assay.run.wire import (
@@ -66,6 +67,37 @@ def check_tape(use: TapeUse) -> None:
     if use.replay or (use.record and path.exists()):
         with Tape(path) as tape:
             tape.check()
+
+
+def tape_for(spec: TrialSpec) -> bytes | None:
+    """Return a tape with what ours has of a trial, for another machine."""
+    use = spec.surroundings.tape
+    source = _open.get(use.replay) if use is not None else None
+    if use is None or source is None:
+        return None
+    key = (use.arm, spec.prompt.id, spec.number)
+    # Questions to a simulated user are found by what they are.
+    lanes = {one.lane: one for one in source.current.values() if one.role or one.key[:3] == key}
+    with temporary_folder("assay-tape-") as folder:
+        path = Path(folder, "tape")
+        copy_lanes(source, path, lanes)
+        return path.read_bytes()
+
+
+def take_tape(spec: TrialSpec, recorded: bytes | None) -> int:
+    """Add to our tape what another machine has recorded of a trial; return its lane here."""
+    use = spec.surroundings.tape
+    target = _open.get(use.written) if use is not None else None
+    if recorded is None or not isinstance(target, TapeWriter):
+        return 0
+    with temporary_folder("assay-tape-") as folder:
+        path = Path(folder, "tape")
+        path.write_bytes(recorded)
+        with Tape(path) as source:
+            grown = {lane.lane: lane for lane in source.current.values()}
+            lanes = target.add_from(source, grown)
+            mine = [lane.lane for lane in grown.values() if not lane.role]
+    return lanes[mine[-1]] if mine else 0
 
 
 class _Conversation(Protocol):
