@@ -165,6 +165,12 @@ class Exchange(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_d
     tokens: Tokens | None = None
     turn: int = 0
     """Of the prompt, from 1."""
+    talk: int = 0
+    """Which conversation of the lane it belongs to; sub-agents have others than their agent."""
+    after: int = 0
+    """How many exchanges of the lane had ended when it was asked."""
+    cause: int = 0
+    """The exchange whose answer began its conversation; 0 is the prompt, or not known."""
 
     @property
     def took_ms(self) -> int:
@@ -184,6 +190,9 @@ class Spot(NamedTuple):
     lane: int
     number: int
     key: str
+    talk: int
+    after: int
+    cause: int
 
 
 class _Index(msgspec.Struct, kw_only=True):
@@ -446,8 +455,12 @@ def _take(index: _Index, at: int, lines: Iterable[_Line]) -> None:
         if line.lane is not None:
             index.lanes.append(line.lane)
         if line.exchange is not None:
-            one = line.exchange
-            index.spots.append(Spot(at, one.lane, one.number, _key_of_folded(one)))
+            index.spots.append(_spot(at, line.exchange))
+
+
+def _spot(at: int, one: Exchange) -> Spot:
+    key = _key_of_folded(one)
+    return Spot(at, one.lane, one.number, key, one.talk, one.after, one.cause)
 
 
 def _key_of_folded(exchange: Exchange) -> str:
@@ -483,7 +496,7 @@ class TapeWriter(Tape):
         folded = msgspec.structs.replace(exchange, request=request, results=results)
         with self._lock:
             at = self._append_with(parts, _encoded_line("exchange", folded))
-            self._index.spots.append(Spot(at, folded.lane, folded.number, _key_of_folded(folded)))
+            self._index.spots.append(_spot(at, folded))
 
     def _append_with(self, parts: dict[str, bytes], line: bytes) -> int:
         new = parts.keys() - self._index.parts.keys()

@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
         if "websocket" in self.headers.get("upgrade", "").lower():
             self._send_plain(426, "this proxy speaks no websocket")
             return
-        number = lane.arrived()
+        number, n_before = lane.arrived()
         faults = lane.faults(number)
         time.sleep(sum(fault.slow_s for fault in faults))
         if status := next((fault.status for fault in faults if fault.status), 0):
@@ -229,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
             finally:
                 lane.played(found)
         elif lane.asks_provider:
-            self._pass_on(body, began_s, cut=cut)
+            self._pass_on(body, began_s, n_before, cut=cut)
         else:
             self._send_plain(404, "the tape has no answer to this request")
 
@@ -302,9 +302,9 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._end()
 
-    def _pass_on(self, body: bytes, began_s: float, *, cut: bool) -> None:
+    def _pass_on(self, body: bytes, began_s: float, n_before: int, *, cut: bool) -> None:
         """Ask the provider; pass its answer on as it comes, and keep it."""
-        exchange = Exchange(lane=0, number=0, method=self.command, path=self.path)
+        exchange = Exchange(lane=0, number=0, method=self.command, path=self.path, after=n_before)
         plain = _decoded(body, self.headers)
         try:
             response = self._ask(body)

@@ -3,7 +3,7 @@
 import hashlib
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,7 +15,7 @@ from assay.records.answers import tokens_in
 from assay.records.capture import Cause, Difference, Failure, Replay, Wire
 from assay.records.files import temporary_folder
 from assay.records.spec import TrialSpec
-from assay.records.tape import Exchange, Fault, Lane, Tape, TapeUse, TapeWriter, copy_lanes
+from assay.records.tape import Exchange, Fault, Lane, Spot, Tape, TapeUse, TapeWriter, copy_lanes
 from assay.run.gateway import Traffic
 from assay.run.secrets import Secrets
 from assay.run.wire import (
@@ -25,8 +25,10 @@ from assay.run.wire import (
     first_difference,
     for_tape,
     history,
+    last_text,
     model_in,
     similarity,
+    whole_texts,
     without_ids,
     without_keys,
 )
@@ -35,8 +37,10 @@ _MOST_DIFFERENCES = 20
 _SHOWN = 500
 _ORDER_S = 3.0
 """How long an answer waits for one before it that may not be asked for in this run."""
-_APART_S = 0.03
+_APART_S = 0.15
 """Between answers to an agent and its sub-agent, one of which waited for the other."""
+_MOST_BEGINNINGS = 16
+"""Answers that are looked at for what began a sub-agent."""
 _BESIDE_S = 10.0
 """How long a request beside the conversation waits for the agent to go on without its answer."""
 _open: dict[str, Tape] = {}
@@ -112,6 +116,29 @@ class _Conversation(Protocol):
         ...
 
 
+class _Talks:
+    """The conversations of a lane that is recorded."""
+
+    def __init__(self) -> None:
+        self._ends: list[list[bytes]] = []
+        """Of each the messages of its newest request, as digests."""
+        self._answers: deque[tuple[int, str]] = deque(maxlen=_MOST_BEGINNINGS)
+
+    def place(self, number: int, made: Exchange) -> tuple[int, int]:
+        """Return the conversation of an exchange, and the exchange that began it."""
+        messages = history(made.request)
+        digests = [hashlib.sha256(msgspec.json.encode(one)).digest() for one in messages]
+        self._answers.append((number, whole_texts(made.answer)))
+        for talk, before in enumerate(self._ends):
+            if digests[: len(before)] == before:
+                self._ends[talk] = digests
+                return talk, 0
+        self._ends.append(digests)
+        said = last_text(messages)
+        began = (n for n, text in self._answers if said and n < number and said in text)
+        return len(self._ends) - 1, next(began, 0)
+
+
 class TapeLane:
     """What one attempt at a trial does with tapes. Its proxy asks it, in several threads."""
 
@@ -144,6 +171,7 @@ class TapeLane:
         )  # fmt: skip
         self._lane = self._source.current.get(self._key) if self._source else None
         self._spots = self._source.spots(self._lane.lane) if self._source and self._lane else []
+        self._talks = _Talks()
         self._written: Lane | None = self._lane if use.misses and self._lane else None
         self._n_written = len(self._spots) if self._written else 0
 
@@ -171,11 +199,11 @@ class TapeLane:
         """Whether what the tape does not have is asked of the provider."""
         return self._source is None or self.use.misses
 
-    def arrived(self) -> int:
-        """Return the number of a request that has arrived."""
+    def arrived(self) -> tuple[int, int]:
+        """Return the number of a request that has arrived, and how many are on the tape."""
         with self._lock:
             self._n_asked += 1
-            return self._n_asked
+            return self._n_asked, self._n_written
 
     def faults(self, number: int) -> list[Fault]:
         """Return what is to go wrong with a request: the same in each run of the same trial."""
@@ -204,7 +232,7 @@ class TapeLane:
             self._miss_at_last(wanted)
             return None
         if fresh:
-            self._wait_for_earlier(spot.number)
+            self._wait_for_others(spot)
         found = self._source.exchange(spot)
         self._compare(found, calls, results)
         return msgspec.structs.replace(
@@ -230,13 +258,22 @@ class TapeLane:
                     call=number, call_id=call, recorded=before[:_SHOWN], now=now[:_SHOWN]
                 )
 
-    def _wait_for_earlier(self, number: int) -> None:
-        """Wait until the exchanges before this one are over.
+    def _wait_for_others(self, spot: Spot) -> None:
+        """Wait until the exchanges before this one are over, and those of sub-agents that were over
+        when the conversation went on.
 
         What an agent and its sub-agents do at the same time then comes in the order in which it
         came. One that is not asked for any more holds the others up once.
         """
-        earlier = {spot.number for spot in self._spots if spot.number < number}
+        earlier = {one.number for one in self._spots if one.number < spot.number}
+        following = (one for one in self._spots if one.talk == spot.talk)
+        after = next((one.after for one in following if one.number > spot.number), 0)
+        began = {one.talk: one.cause for one in self._spots if one.cause}
+        earlier |= {
+            one.number
+            for one in self._spots
+            if spot.number < one.number <= after and 0 < began.get(one.talk, 0) < spot.number
+        }
         with self._changed:
             if earlier <= self._played:
                 return
@@ -371,8 +408,15 @@ class TapeLane:
                 self._written = self._target.add_lane(new)
             assert self._written is not None
             self._n_written += 1
+            talk, cause = self._talks.place(self._n_written, made)
             self._target.add(
-                msgspec.structs.replace(made, lane=self._written.lane, number=self._n_written)
+                msgspec.structs.replace(
+                    made,
+                    lane=self._written.lane,
+                    number=self._n_written,
+                    talk=talk,
+                    cause=cause,
+                )
             )
 
     def count(self, exchange: Exchange) -> None:

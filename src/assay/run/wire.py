@@ -368,6 +368,22 @@ def replace_in_answer(
     return made
 
 
+def whole_texts(answer: Sequence[tuple[int, str]]) -> str:
+    """Return all texts of an answer, those that came in pieces as one."""
+    texts: dict[Any, str] = {}
+    for _, event in answer:
+        head, value, _ = data_of(event)
+        for key, _, text in _strings(value) if head is not None else ():
+            texts[key] = texts.get(key, "") + text
+    return "\n".join(texts.values())
+
+
+def last_text(messages: Sequence[Any]) -> str:
+    """Return the longest text of the last message, as it stands in JSON."""
+    texts = [text for _, _, text in _strings(messages[-1:])]
+    return msgspec.json.encode(max(texts, key=len, default="")).decode()[1:-1]
+
+
 _APART = ("type", "index", "output_index", "content_index", "item_id")
 
 
