@@ -157,6 +157,7 @@ class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
     regrade: bool
     from_stdin: bool
     benchmark: str | None
+    skip_unsupported: bool = False
 
 
 def tape_use(values: Mapping[str, Any]) -> TapeUse | None:
@@ -319,6 +320,12 @@ benchmark_options: list[Decorator] = [
         help="Run the prompts of an installed benchmark, with its world and its graders, instead "
         "of a prompt file. OPTIONS are KEY=VALUE,KEY=VALUE or a JSON object. By default, the "
         "prompts come from PROMPTS.",
+    ),
+    click.option(
+        "--skip-unsupported",
+        is_flag=True,
+        help="Leave out tasks of the benchmark that cannot be run here, and say which and why. By "
+        "default, one such task stops the command before anything runs.",
     ),
 ]
 

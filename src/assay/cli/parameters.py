@@ -344,7 +344,8 @@ container_option: Decorator = click.option(
     "--container",
     metavar="IMAGE",
     help="Run each agent in a container of this image, with docker or podman. Add "
-    "--sandbox=no-network to let it reach only its models. Default: no container.",
+    "--sandbox=no-network to let it reach only its models. The word task is the image that each "
+    "task of a benchmark brings along. Default: no container.",
 )
 memory_option: Decorator = click.option(
     "--memory",

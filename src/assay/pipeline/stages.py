@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import UNSET
@@ -180,7 +180,9 @@ def judge_again(
     Also return what graders say about their files that changed since the run began.
     """
     graders = (*graders, *spec.graders)
-    row, folder = captured.to_row(), captured.folder
+    # A row on disk, which is graded later, has the prompt's unknown fields as well.
+    row = {**masked_extra(spec), **captured.to_row()}
+    folder = captured.folder
     trial = TrialForGraders(
         input=[*captured.turns] if captured.simulated_user else spec.prompt.input,
         output=captured.output,
@@ -205,6 +207,12 @@ def judge_again(
         trial = msgspec.structs.replace(trial, env=env)
         verdict = our_secrets().mask_record(judge(trial, failure, graders, host))
     return verdict, [text for ref in graders for text in plugins.grader(ref).changes(trial)]
+
+
+def masked_extra(spec: TrialSpec) -> dict[str, Any]:
+    """Return the unknown fields of a prompt's row, without secrets: its trials' rows have them."""
+    extra: dict[str, Any] = our_secrets().mask_record(spec.extra) if spec.extra else spec.extra
+    return extra
 
 
 def grade_row_again(place: Place, line: bytes, spec: TrialSpec, resume: Resume) -> bytes:

@@ -141,9 +141,13 @@ _COUNTS = {
 def _number(usage: dict[str, Any], name: str) -> int:
     for holder in (usage, usage.get("input_tokens_details"), usage.get("prompt_tokens_details")):
         value = holder.get(name) if isinstance(holder, dict) else None
-        if isinstance(value, int):
+        if isinstance(value, int) and 0 <= value <= _MOST_TOKENS:
             return value
     return 0
+
+
+_MOST_TOKENS = 10**12
+"""More cannot be true; a provider can say anything, too."""
 
 
 def _usages(value: Any) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ messages, stands on the tape once, as a part that they refer to.
 import fcntl
 import hashlib
 import os
+import stat
 import threading
 import zlib
 from collections import OrderedDict
@@ -31,6 +32,8 @@ _LEAST_PART = 160
 _MOST_SLOW_S = 3600.0
 _HELD = 16
 """Members that are held unpacked."""
+MOST_UNPACKED = 256 * 1024 * 1024
+"""Bytes of an exchange, or of the index: a tape of somebody else may unpack to anything."""
 _PART = "$part"
 _TRAILER = b'{"indexAt":"%020d"}\n'
 
@@ -190,9 +193,9 @@ class Spot(NamedTuple):
     lane: int
     number: int
     key: str
-    talk: int
-    after: int
-    cause: int
+    talk: int = 0
+    after: int = 0
+    cause: int = 0
 
 
 class _Index(msgspec.Struct, kw_only=True):
@@ -217,7 +220,7 @@ _LINE = msgspec.json.Decoder(_Line)
 
 def fold(body: Any, parts: dict[str, bytes]) -> Any:
     """Return a body whose long parts are references; put these into parts, by their digest."""
-    if not isinstance(body, dict):
+    if not isinstance(body, dict) or body.keys() == {_PART}:
         return _folded(body, parts)
     return {
         name: [_folded(one, parts) for one in value]
@@ -229,7 +232,8 @@ def fold(body: Any, parts: dict[str, bytes]) -> Any:
 
 def _folded(value: Any, parts: dict[str, bytes]) -> Any:
     encoded = msgspec.json.encode(value, order="sorted")
-    if len(encoded) < _LEAST_PART:
+    # What an agent asks may look like a reference.
+    if len(encoded) < _LEAST_PART and _PART.encode() not in encoded:
         return value
     digest = _digest(encoded)
     parts[digest] = encoded
@@ -247,7 +251,7 @@ def _packed(data: bytes, level: int = 6) -> bytes:
 
 
 _DAMAGED_HINT = "the exchanges before it are whole: cut the file at that byte, or record again"
-_NO_INDEX = (KeyError, TypeError, ValueError, StopIteration, InputError)
+_NO_INDEX = (LookupError, TypeError, ValueError, StopIteration, InputError)
 _TRAILER_BYTES = len(_packed(_TRAILER % 0, 0))
 
 
@@ -258,11 +262,15 @@ def _members(fd: int, path: Path, at: int = 0) -> Iterator[tuple[int, int, bytes
     """
     size, n_lines = os.fstat(fd).st_size, 0
     while at < size:
-        unpacker, end, found = zlib.decompressobj(_GZIP), at, []
+        unpacker, end, found, left = zlib.decompressobj(_GZIP), at, [], MOST_UNPACKED
         try:
             while not unpacker.eof and end < size:
                 block = os.pread(fd, _BLOCK, end)
-                found.append(unpacker.decompress(block))
+                found.append(unpacker.decompress(block, left))
+                left -= len(found[-1])
+                if left <= 0:
+                    msg = f"{path}: byte {at}: it unpacks to more than {MOST_UNPACKED} bytes"
+                    raise InputError(msg, hint="--record TAPE makes no such tape")
                 end += len(block) - len(unpacker.unused_data)
         except zlib.error as error:
             msg = f"{path}:{n_lines + 1}: the tape is damaged at byte {at}: {error}"
@@ -279,7 +287,7 @@ def _lines(data: bytes, path: Path, n_before: int = 0) -> Iterator[_Line]:
     for number, line in enumerate(data.splitlines(), n_before + 1):
         try:
             yield _LINE.decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             msg = f"{path}:{number}: not a line of a tape: {error}"
             raise InputError(msg, hint=_DAMAGED_HINT) from error
 
@@ -297,12 +305,14 @@ class Tape:
         try:
             if writable:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            self.fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+            self.fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         except OSError as error:
             kind = OutputError if writable else InputError
             msg = f"cannot open the tape {path}: {error.strerror}"
             raise kind(msg, hint="--record TAPE makes one") from error
         try:
+            if not stat.S_ISREG(os.fstat(self.fd).st_mode):
+                raise _no_tape(path)
             if writable:
                 _lock(self.fd, path)
             self.end = 0
@@ -324,7 +334,9 @@ class Tape:
         self.close()
 
     def close(self) -> None:
-        os.close(self.fd)
+        # Threads that a trial did not wait for find no file in its place.
+        fd, self.fd = self.fd, -1
+        os.close(fd)
 
     @property
     def lanes(self) -> list[Lane]:
@@ -346,14 +358,24 @@ class Tape:
         return [spot for spot in self._index.spots if spot.lane == lane]
 
     def exchange(self, spot: Spot) -> Exchange:
-        """Return an exchange with all its parts."""
-        found = self._member(spot.at)[0]
-        assert found is not None
-        return msgspec.structs.replace(
-            found,
-            request=self._unfolded(found.request),
-            results=[self._unfolded(one) for one in found.results],
-        )
+        """Return an exchange with all its parts.
+
+        Raises InputError where the index leads to something else.
+        """
+        try:
+            found = self._member(spot.at)[0]
+            if found is None:
+                raise KeyError(spot.number)
+            return msgspec.structs.replace(
+                found,
+                request=self._unfolded(found.request),
+                results=[self._unfolded(one) for one in found.results],
+            )
+        except (OSError, OverflowError, RecursionError, *_NO_INDEX) as error:
+            if isinstance(error, InputError):
+                raise
+            msg = f"{self.path}: byte {spot.at}: there is no exchange, as its index says"
+            raise InputError(msg, hint="record again") from error
 
     def exchanges(self, lane: int | None = None) -> Iterator[Exchange]:
         """Yield the exchanges of a lane, or of all, in the order in which they ended."""
@@ -424,7 +446,7 @@ class Tape:
             at = int(msgspec.json.decode(zlib.decompress(last, _GZIP))["indexAt"])
             _, _, data = next(_members(self.fd, self.path, at))
             index = _LINE.decode(data).index
-        except (zlib.error, *_NO_INDEX):
+        except (zlib.error, OSError, OverflowError, *_NO_INDEX):
             return None
         self.end = at
         self._check_format()
@@ -437,8 +459,8 @@ class Tape:
             n_lines += len(list(_lines(data, self.path, n_lines)))
 
     def _check_format(self) -> None:
-        _, _, data = next(_members(self.fd, self.path))
-        version = _LINE.decode(data.splitlines()[0]).tape
+        data = next(_members(self.fd, self.path), (0, 0, b""))[2]
+        version = next(_lines(data, self.path, 0), _Line()).tape
         if version != FORMAT:
             msg = f"{self.path}: a tape of format {version}, which this version cannot read"
             raise InputError(msg, hint="use a newer version of Assay")
@@ -488,8 +510,8 @@ class TapeWriter(Tape):
             self._index.lanes.append(lane)
         return lane
 
-    def add(self, exchange: Exchange) -> None:
-        """Write an exchange that has ended."""
+    def add(self, exchange: Exchange) -> int:
+        """Write an exchange that has ended; return how many bytes it takes."""
         parts: dict[str, bytes] = {}
         request = fold(exchange.request, parts)
         results = [_folded(one, parts) for one in exchange.results]
@@ -497,6 +519,7 @@ class TapeWriter(Tape):
         with self._lock:
             at = self._append_with(parts, _encoded_line("exchange", folded))
             self._index.spots.append(_spot(at, folded))
+            return self.end - at
 
     def _append_with(self, parts: dict[str, bytes], line: bytes) -> int:
         new = parts.keys() - self._index.parts.keys()

@@ -11,11 +11,22 @@ from typing import Any, Protocol
 
 import msgspec
 
+from assay.errors import InputError, OutputError
 from assay.records.answers import tokens_in
 from assay.records.capture import Cause, Difference, Failure, Replay, Wire
 from assay.records.files import temporary_folder
 from assay.records.spec import TrialSpec
-from assay.records.tape import Exchange, Fault, Lane, Spot, Tape, TapeUse, TapeWriter, copy_lanes
+from assay.records.tape import (
+    MOST_UNPACKED,
+    Exchange,
+    Fault,
+    Lane,
+    Spot,
+    Tape,
+    TapeUse,
+    TapeWriter,
+    copy_lanes,
+)
 from assay.run.gateway import Traffic
 from assay.run.secrets import Secrets
 from assay.run.wire import (
@@ -34,7 +45,14 @@ from assay.run.wire import (
 )
 
 _MOST_DIFFERENCES = 20
+_MOST_MODELS = 20
 _SHOWN = 500
+_MOST_ANSWER = 32 * 1024 * 1024
+"""Characters of an answer on a tape."""
+_MOST_ON_TAPE = 512 * 1024 * 1024
+"""Bytes that one trial may write."""
+_LATE_BYTES = 1024 * 1024
+"""What is longer is not read any more after the end of the trial."""
 _ORDER_S = 3.0
 """How long an answer waits for one before it that may not be asked for in this run."""
 _APART_S = 0.15
@@ -150,7 +168,6 @@ class TapeLane:
         self.traffic = Traffic(proxied=False)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._over = False
         self._played: set[int] = set()
         """Numbers of the exchanges that have been answered, or that nothing waits for any more."""
         self._played_s = time.monotonic()
@@ -162,7 +179,15 @@ class TapeLane:
         self._miss = ""
         self._models: dict[str, None] = {}
         self._tokens = [0, 0]
-        self._lost = 0
+        self._lost: dict[str, int] = {}
+        """Exchanges that are not on the tape, by why."""
+        self._n_bytes = 0
+        self._reading = threading.Lock()
+        """Reading large requests takes time: of one trial, one at a time."""
+        self.ended = threading.Event()
+        """The trial is over: what its agent asked and did not wait for is left out."""
+        self.error: OutputError | None = None
+        """Why the tape could not be written; it ends the run."""
         self._source = _open.get(use.replay)
         self._target = _open.get(use.written)
         assert self._target is None or isinstance(self._target, TapeWriter)
@@ -213,12 +238,32 @@ class TapeLane:
         text = repr((*self._key, number, fault)).encode()
         return int.from_bytes(hashlib.sha256(text).digest()[:6]) / 2**48
 
-    def find(self, method: str, path: str, body: bytes) -> Exchange | None:
+    def find(
+        self, method: str, path: str, body: bytes, credentials: Sequence[str] = ()
+    ) -> Exchange | None:
         """Return the recorded answer to a request; None is a miss, which is noted."""
-        if self._source is None:
+        if self._source is None or self.ended.is_set():
             return None
-        request, results, calls, ids = asked(body, self._names, self._conversation.secrets)
+        with self._reading:
+            secrets = self._conversation.secrets.with_credentials(credentials)
+            request, results, calls, ids = asked(body, self._names, secrets)
         wanted = Exchange(lane=0, number=0, method=method, path=_plain(path), request=request)
+        try:
+            found = self._found(wanted)
+        except InputError as error:
+            self._miss = self._miss or error.message
+            self._conversation.cancelled.set()
+            found = None
+        if found is None:
+            return None
+        self._compare(found, calls, results)
+        return msgspec.structs.replace(
+            found, answer=[(ms, self._shown(text, ids)) for ms, text in found.answer]
+        )
+
+    def _found(self, wanted: Exchange) -> Exchange | None:
+        """Raises InputError where the tape is not what its index says."""
+        assert self._source is not None
         key = wanted.key
         with self._lock:
             fitting = [spot for spot in self._spots if spot.key == key]
@@ -233,11 +278,7 @@ class TapeLane:
             return None
         if fresh:
             self._wait_for_others(spot)
-        found = self._source.exchange(spot)
-        self._compare(found, calls, results)
-        return msgspec.structs.replace(
-            found, answer=[(ms, self._shown(text, ids)) for ms, text in found.answer]
-        )
+        return self._source.exchange(spot)
 
     def _shown(self, text: str, ids: Mapping[str, str]) -> str:
         """Return a piece of an answer with what stands in this trial for its names."""
@@ -255,7 +296,7 @@ class TapeLane:
             if not is_known and (apart := first_difference(old, new)):
                 _, before, now = apart
                 self._differs[call] = Difference(
-                    call=number, call_id=call, recorded=before[:_SHOWN], now=now[:_SHOWN]
+                    call=number, call_id=call[:_SHOWN], recorded=before[:_SHOWN], now=now[:_SHOWN]
                 )
 
     def _wait_for_others(self, spot: Spot) -> None:
@@ -277,7 +318,7 @@ class TapeLane:
         with self._changed:
             if earlier <= self._played:
                 return
-            while not (earlier <= self._played or self._over):
+            while not (earlier <= self._played or self.ended.is_set()):
                 left_s = self._played_s + _ORDER_S - time.monotonic()
                 if left_s <= 0:
                     self._played |= earlier
@@ -301,13 +342,13 @@ class TapeLane:
             return
         with self._changed:
             if not self._goes_on(wanted):
-                while not self._over:
+                while not self.ended.is_set():
                     left_s = self._played_s + _BESIDE_S - time.monotonic()
                     if left_s <= 0:
                         break
                     self._changed.wait(left_s)
             all_used = self._used >= {spot.number for spot in self._spots}
-            if self._miss or (self._over and all_used):
+            if self._miss or (self.ended.is_set() and all_used):
                 return
             self._miss = self._why_missed(wanted)
         self._conversation.cancelled.set()
@@ -331,7 +372,7 @@ class TapeLane:
     def end(self) -> None:
         """Let nothing wait any more: the trial is over."""
         with self._changed:
-            self._over = True
+            self.ended.set()
             self._changed.notify_all()
 
     def _why_missed(self, wanted: Exchange) -> str:
@@ -380,13 +421,38 @@ class TapeLane:
         arm, prompt, trial, attempt = self._key
         return Lane(lane=0, arm=arm, prompt=prompt, trial=trial, attempt=attempt).words
 
-    def record(self, exchange: Exchange, body: bytes, pieces: Sequence[TimedPiece]) -> None:
+    def record(
+        self,
+        exchange: Exchange,
+        body: bytes,
+        pieces: Sequence[TimedPiece],
+        credentials: Sequence[str] = (),
+    ) -> None:
         """Write an exchange that has ended, and count what it used."""
-        secrets = self._conversation.secrets
+        with self._reading:
+            if self.ended.is_set() and len(body) > _LATE_BYTES:
+                return
+            secrets = self._conversation.secrets.with_credentials(credentials)
+            try:
+                made = self._as_kept(exchange, body, pieces, secrets)
+                why = self._why_lost(made, pieces, secrets)
+            except RecursionError:
+                self._lose("nested too deeply")
+                return
+        with self._lock:
+            self._count(made)
+            if why:
+                self._lose(why)
+            elif isinstance(self._target, TapeWriter):
+                self._write(made, self._target)
+
+    def _as_kept(
+        self, exchange: Exchange, body: bytes, pieces: Sequence[TimedPiece], secrets: Secrets
+    ) -> Exchange:
         request, results, _, ids = asked(body, self._names, secrets)
         # A judge repeats the code of its question; an agent's ids are those of answers anyway.
         answer = for_tape(pieces, self._names, secrets, ids if self.use.role else {})
-        made = msgspec.structs.replace(
+        return msgspec.structs.replace(
             exchange,
             path=_plain(exchange.path),
             request=request,
@@ -396,20 +462,33 @@ class TapeLane:
             tokens=tokens_in(answer),
             turn=len(self._conversation.turns) + 1,
         )
-        with self._lock:
-            self._count(made)
-            if not isinstance(self._target, TapeWriter):
-                return
-            new = self._new_lane() if self._written is None else None
-            if self._has_secret(made) or (new and self._has_secret(new)):
-                self._lost += 1
-                return
-            if new is not None:
-                self._written = self._target.add_lane(new)
-            assert self._written is not None
+
+    def _why_lost(self, made: Exchange, pieces: Sequence[TimedPiece], secrets: Secrets) -> str:
+        """Return why an exchange must not be on the tape: too much, or a key that is left in it."""
+        if not isinstance(self._target, TapeWriter):
+            return ""
+        data = msgspec.json.encode(made)
+        if len(data) > MOST_UNPACKED or sum(len(one.text) for one in pieces) > _MOST_ANSWER:
+            return "too long"
+        new = data if self._written else data + msgspec.json.encode(self._new_lane())
+        text = new.decode("utf-8", "replace")
+        if secrets.occur_in(new) or without_keys(text) != text:
+            return "a key could not be covered"
+        return ""
+
+    def _lose(self, why: str) -> None:
+        self._lost[why] = self._lost.get(why, 0) + 1
+
+    def _write(self, made: Exchange, target: TapeWriter) -> None:
+        if self._n_bytes > _MOST_ON_TAPE:
+            self._lose("the trial has asked too much")
+            return
+        try:
+            if self._written is None:
+                self._written = target.add_lane(self._new_lane())
             self._n_written += 1
             talk, cause = self._talks.place(self._n_written, made)
-            self._target.add(
+            self._n_bytes += target.add(
                 msgspec.structs.replace(
                     made,
                     lane=self._written.lane,
@@ -418,6 +497,9 @@ class TapeLane:
                     cause=cause,
                 )
             )
+        except OutputError as error:
+            self.error = self.error or error
+            self._conversation.cancelled.set()
 
     def count(self, exchange: Exchange) -> None:
         """Count what a replayed answer says that it used."""
@@ -425,17 +507,11 @@ class TapeLane:
             self._count(exchange)
 
     def _count(self, exchange: Exchange) -> None:
-        if exchange.model:
-            self._models[exchange.model] = None
+        if exchange.model and len(self._models) < _MOST_MODELS:
+            self._models[exchange.model[:_SHOWN]] = None
         if exchange.tokens is not None and exchange.status == 200:
             self._tokens[0] += exchange.tokens.input
             self._tokens[1] += exchange.tokens.output
-
-    def _has_secret(self, made: Exchange | Lane) -> bool:
-        """Whether anything that looks like a key is left, after all that covered it."""
-        data = msgspec.json.encode(made)
-        text = data.decode("utf-8", "replace")
-        return self._conversation.secrets.occur_in(data) or without_keys(text) != text
 
     def _new_lane(self) -> Lane:
         arm, prompt, trial, attempt = self._key
@@ -495,8 +571,8 @@ class TapeLane:
         """Yield what a reader of the trial should know."""
         if not self._n_asked:
             yield "no request to a model passed the proxy: the agent does not use its base URL"
-        if self._lost:
-            yield f"{self._lost} exchanges are not on the tape: a key could not be covered"
+        for why, n in self._lost.items():
+            yield f"{n} exchanges are not on the tape: {why}"
 
 
 def _common_start(old: Sequence[str], new: Sequence[str]) -> int:

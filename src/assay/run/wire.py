@@ -39,10 +39,18 @@ _ID_ENDINGS = ("_id", "Id", "-id")
 _KEY = re.compile(
     r"\bsk-[A-Za-z0-9_-]{16,}|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{30,}"
     r"|\bgithub_pat_\w{30,}|\bAIza[\w-]{30,}|\bxox[abprs]-[\w-]{10,}|\bglpat-[\w-]{16,}"
-    r"|\bhf_[A-Za-z0-9]{30,}|\bya29\.[\w-]{20,}|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
+    r"|\bhf_[A-Za-z0-9]{30,}|\bya29\.[\w-]{20,}"
+    # Of a token that begins again and again, no part is looked at twice.
+    r"|\beyJ(?:(?!\beyJ)[\w-]){10,}+\.eyJ[\w-]{10,}\.[\w-]{10,}"
 )
 """What looks like a key, whatever variable it may come from."""
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
+)
+_SLICE = 65_536
+"""Characters that are searched at once: nothing else runs in this process meanwhile."""
+_BETWEEN = " \t\"',;<>(){}[]"
+"""Where a long text may be cut in two if it has no lines: none of it stands in a key or an id."""
 _COVERED = re.compile(r"\[redacte(?:d(?:\]\**)?)?|\bcovered\*+")
 _SECRET = "<assay:secret>"
 _ACCOUNT = re.compile(r"(?<=account_)[0-9a-f-]{30,}|(?<=user_)[0-9a-f]{32,}")
@@ -111,7 +119,26 @@ class RequestKey(NamedTuple):
 
 def without_keys(text: str) -> str:
     """Cover what looks like a key; the text keeps its length."""
-    return _KEY.sub(lambda found: "covered".ljust(len(found[0]), "*")[: len(found[0])], text)
+    return _PRIVATE_KEY.sub(_cover, _in_slices(text, lambda part: _KEY.sub(_cover, part)))
+
+
+def _cover(found: re.Match[str]) -> str:
+    return "covered".ljust(len(found[0]), "*")[: len(found[0])]
+
+
+def _in_slices(text: str, rewrite: Callable[[str], str]) -> str:
+    """Rewrite a text; a long one part by part, so that other threads have their turn."""
+    if len(text) <= _SLICE:
+        return rewrite(text)
+    made, start = [], 0
+    while start < len(text):
+        end = start + _SLICE
+        if end < len(text):
+            cuts = (text.rfind(mark, start, end) for mark in _BETWEEN)
+            end = text.rfind("\n", start, end) + 1 or max(cuts) + 1 or end
+        made.append(rewrite(text[start:end]))
+        start = end
+    return "".join(made)
 
 
 def asked(body: bytes, names: Names, secrets: Secrets) -> RequestKey:
@@ -119,10 +146,10 @@ def asked(body: bytes, names: Names, secrets: Secrets) -> RequestKey:
     masked = secrets.mask_file(body).decode("utf-8", "replace")
     try:
         value = msgspec.json.decode(masked) if masked else None
-    except (msgspec.DecodeError, RecursionError):
-        value = masked
-    reader = _Reader(names)
-    return RequestKey(reader.read(value), reader.results, reader.calls, reader.ids)
+        reader = _Reader(names)
+        return RequestKey(reader.read(value), reader.results, reader.calls, reader.ids)
+    except (msgspec.DecodeError, RecursionError):  # no JSON, or nested too deeply
+        return RequestKey(_Reader(names).read(masked), [], [], {})
 
 
 def without_ids(text: str, names: Names) -> str:
@@ -191,8 +218,10 @@ class _Reader:
     def _text(self, text: str) -> str:
         if len(text) < 8:
             return text
-        text = _COVERED.sub(_SECRET, without_keys(self._names.hide(text)))
-        text = _DATE.sub("<assay:date>", text)
+        return _in_slices(without_keys(self._names.hide(text)), self._without_ids)
+
+    def _without_ids(self, text: str) -> str:
+        text = _DATE.sub("<assay:date>", _COVERED.sub(_SECRET, text))
         return _ID.sub(lambda found: self._id(found[0]), text)
 
 
@@ -289,17 +318,23 @@ class Pieces:
 
     def __init__(self, content_type: str) -> None:
         self._is_stream = "event-stream" in content_type
-        self._rest = b""
+        self.n_bytes = 0
+        self._rest = bytearray()
         self._pieces: list[TimedPiece] = []
 
     def add(self, ms: int, block: bytes) -> None:
         """Take a block as it came."""
+        # What was searched before has no end in it, except for one that the block completes.
+        start, at = 0, max(0, len(self._rest) - 3)
         self._rest += block
+        self.n_bytes += len(block)
         if not self._is_stream:
             return
-        while (end := _event_end(self._rest)) is not None:
-            event, self._rest = self._rest[:end], self._rest[end:]
+        while found := _EVENT_END.search(self._rest, at):
+            event = self._rest[start : found.end()]
             self._pieces.append(TimedPiece(ms, event.decode("utf-8", "replace")))
+            start = at = found.end()
+        del self._rest[:start]
 
     def close(self, ms: int) -> list[TimedPiece]:
         """Return all pieces."""
@@ -308,9 +343,7 @@ class Pieces:
         return self._pieces
 
 
-def _event_end(data: bytes) -> int | None:
-    ends = [at + len(mark) for mark in (b"\n\n", b"\r\n\r\n") if (at := data.find(mark)) >= 0]
-    return min(ends) if ends else None
+_EVENT_END = re.compile(rb"\n\n|\r\n\r\n")
 
 
 def for_tape(
@@ -422,14 +455,16 @@ def _rewritten(
     masked, spans = find(whole)
     if masked == whole and not spans:
         return list(pieces)
-    made, at = [], 0
+    made, at, n_passed = [], 0, 0
     for piece in pieces:
         end, text, start = at + len(piece), "", at
-        for first, last, name in spans:
-            if last <= start or first >= end:
-                continue
+        while n_passed < len(spans) and (span := spans[n_passed])[0] < end:
+            first, last, name = span
             text += masked[start : max(start, first)] + (name if first >= at else "")
-            start = min(last, end)
+            start = max(start, min(last, end))
+            if last > end:  # it goes on in the next piece
+                break
+            n_passed += 1
         made.append(text + masked[start:end])
         at = end
     return made
