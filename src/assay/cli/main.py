@@ -5,10 +5,13 @@ import sys
 
 from assay import __version__
 from assay.cli.help import first_page, help_page
+from assay.errors import WINDOWS
 
 
 def main() -> None:
     args = sys.argv[1:]
+    if sys.platform == "win32":
+        sys.exit(WINDOWS)
     if not args:
         print(first_page())
     elif args in (["-h"], ["--help"]):
