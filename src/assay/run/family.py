@@ -28,6 +28,8 @@ _NUMBERS = 65_536
 _POLL_S = 0.01
 _SHORT_POLL_S = 0.0005
 _KILL_S = 5.0
+_CLOCK_S = 2.0
+"""How much earlier than it is the system may say that a process began."""
 
 own_pids: set[int] = set()
 """Processes that we started ourselves and that their Popen will reap."""
@@ -35,6 +37,9 @@ _start_lock = threading.Lock()
 """Held while a process is started: during that time this process itself has the child's mark."""
 _reap_lock = threading.Lock()
 """Held while the list of our children is read: it skips some if others are reaped meanwhile."""
+_started_s = time.time()
+_strangers: set[int] = set()
+"""Processes that are older than this one, and that nobody need look at again."""
 _adopting = False
 _gets_orphans = False
 """Whether orphans of our agents become children of this process."""
@@ -82,6 +87,7 @@ class Mark:
 
     def __init__(self, token: str) -> None:
         self.token = token
+        self.made_s = time.time()
         self.sessions: set[int] = set()
         """Of the agent's processes; each that we start begins one."""
         self.number = _base_number() - 1 - next(Mark._counter) % _NUMBERS
@@ -301,7 +307,8 @@ class _Family:
         while self.members():
             if time.monotonic() >= deadline:
                 return False
-            time.sleep(_POLL_S)
+            # Where the kernel has no lists of children, each look is one at all processes.
+            time.sleep(_POLL_S if system.is_linux() else 10 * _POLL_S)
         return True
 
 
@@ -366,13 +373,19 @@ def _strays(mark: Mark) -> list[int]:
     """The same where orphans go to init: those that say by themselves where they come from."""
     import psutil
 
-    found = []
+    found, ours = [], os.getsid(0)
     for pid in psutil.pids():
         with contextlib.suppress(psutil.Error, OSError):
-            if pid in own_pids or os.getsid(pid) == os.getsid(0):
+            session = os.getsid(pid)
+            if pid in own_pids or session == ours or pid in _strangers:
                 continue
-            in_session = os.getsid(pid) in mark.sessions
-            if (in_session or mark.is_on(pid)) and _is_alive(psutil.Process(pid)):
+            process = psutil.Process(pid)
+            began_s = process.create_time() + _CLOCK_S
+            if began_s < mark.made_s:  # then it is not of this trial, whatever its session is
+                if began_s < _started_s:
+                    _strangers.add(pid)
+                continue
+            if (session in mark.sessions or mark.is_on(pid)) and _is_alive(process):
                 found.append(pid)
     return found
 

@@ -172,9 +172,10 @@ def link_nameless(fd: int, name: str, folder: int) -> bool:
 
 def path_of(fd: int) -> str | None:
     """Return the path of an open file or folder as it is now; None where that is not known."""
-    if is_linux():
-        with suppress(OSError):
-            return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115
+    if not is_linux():
+        return None
+    with suppress(OSError):
+        return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115
     return None
 
 
