@@ -6,7 +6,7 @@ BIN    := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --reruns 1
 
-.PHONY: setup demo test test-all test-rest test-real test-browser test-ray test-container test-install test-recorded test-core test-portable lint bench golden plugin seed-coverage clean dist/assay.pyz
+.PHONY: setup demo test test-all test-rest test-real test-browser test-ray test-container test-install test-recorded test-core test-portable lint docs bench golden plugin seed-coverage clean dist/assay.pyz
 
 setup: $(STAMP)
 
@@ -44,6 +44,10 @@ test-portable: setup
 
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+# The pages as a site, in site/VERSION/, with a list of all versions there.
+docs: setup
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs && NO_MKDOCS_2_WARNING=1 $(BIN)/python scripts/docs_site.py
 
 bench: setup
 	@$(BIN)/python -m benchmarks

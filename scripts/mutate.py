@@ -1,19 +1,23 @@
 """Break src in many places, one at a time, and see whether the tests notice.
 
 usage: scripts/mutate.py FOLDER [--places 100] [--seed 23] [--jobs 2] [--core-only] [--tests PATH]
+                         [--cpu-limit SECONDS]
 
 A place is a comparison that is flipped, a constant that is changed, a branch that is removed or a
 return value that is dropped, inside a function. FOLDER keeps copies of the tree, core.tsv and
 marked.tsv (which tests execute which places, recorded once by a run of these tests) and
 mutants.jsonl, one line per place; a second start goes on where the first one ended. Each mutant is
-judged by the tests of `make test` that execute its line. Those that survive are then shown to the
-marked tests too, unless --core-only is given: that is what the split of the suite costs.
+judged by the tests of `make test` that execute its line, the cheapest first; those that failed in
+the recording are left out. Those that survive are then shown to the marked tests too, unless
+--core-only is given: that is what the split of the suite costs. With --cpu-limit a mutant is shown
+only to the cheapest tests, which together took so long in the recording: a lower bound.
 """
 
 import argparse
 import ast
 import concurrent.futures
 import json
+import math
 import os
 import queue
 import random
@@ -23,6 +27,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
@@ -93,12 +98,17 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--core-only", action="store_true")
     parser.add_argument("--tests", default="tests", help="only tests below this path")
+    parser.add_argument("--cpu-limit", type=float, default=math.inf, help="seconds for a mutant")
     options = parser.parse_args()
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     mutants = chosen(options.places, options.seed)
     suites = {"core": CORE} if options.core_only else {"core": CORE, "marked": f"not ({CORE})"}
     tests = executed(folder, mutants, suites, options.tests)
+    costs = costs_of(folder)
+    for by_place in tests.values():
+        for place, found in by_place.items():
+            by_place[place] = affordable(found, costs, options.cpu_limit)
     results = folder / "mutants.jsonl"
     known = {(row["path"], row["line"], row["kind"], row["text"]) for row in rows_of(results)}
     left = [one for one in mutants if (one.path, one.line, one.kind, one.text) not in known]
@@ -183,7 +193,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, ast.expr, str]]:
 
 def executed(
     folder: Path, mutants: list[Mutant], suites: dict[str, str], below: str
-) -> dict[str, dict[str, set[str]]]:
+) -> dict[str, dict[str, list[str]]]:
     """Return the tests that execute each place, by suite; run each suite once for that."""
     done = folder / "recorded.json"
     recorded = set(json.loads(done.read_text())) if done.exists() else set()
@@ -192,16 +202,31 @@ def executed(
             _record(folder, mutants, ["-m", marks, below], folder / f"{suite}.tsv")
             recorded.add(suite)
             done.write_text(json.dumps(sorted(recorded)))
-    found: dict[str, dict[str, set[str]]] = {}
+    found: dict[str, dict[str, list[str]]] = {}
     for suite in suites:
         by_place: dict[str, set[str]] = defaultdict(set)
-        noted = folder / f"{suite}.tsv"
+        noted, failed = folder / f"{suite}.tsv", folder / f"{suite}.failed"
+        broken = set(failed.read_text().splitlines()) if failed.exists() else set()
         for line in noted.read_text().splitlines() if noted.exists() else ():
             test, place = line.split("\t")
-            if test:
+            if test and test not in broken:
                 by_place[place].add(test)
-        found[suite] = by_place
+        found[suite] = {place: sorted(names) for place, names in by_place.items()}
     return found
+
+
+def costs_of(folder: Path) -> dict[str, float]:
+    """Return the CPU seconds that each test took in the recordings."""
+    files = [path for path in (folder / "costs").glob("*") if path.is_file()]
+    rows = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    return {test: cpu for test, _, cpu in rows}
+
+
+def affordable(tests: list[str], costs: dict[str, float], limit_s: float) -> list[str]:
+    """Return the cheapest tests, as many as fit into a limit; each has a share of pytest's own."""
+    dear_last = sorted(tests, key=lambda test: costs.get(test, 0.0))
+    sums = accumulate(costs.get(test, 0.0) + 0.005 for test in dear_last)
+    return [test for test, total_s in zip(dear_last, sums, strict=True) if total_s <= limit_s]
 
 
 def _record(folder: Path, mutants: list[Mutant], which: list[str], log: Path) -> None:
@@ -214,7 +239,14 @@ def _record(folder: Path, mutants: list[Mutant], which: list[str], log: Path) ->
         places = {(one.start, one.end): one.place for one in mutants if one.path == name}
         path.write_text(ast.unparse(_Traced(places).visit(ast.parse(path.read_text()))))
     began = time.monotonic()
-    run_pytest(tree, ["-n", "auto", "--dist", "worksteal", *which], limit_s=3 * 3600)
+    (log.parent / "costs").mkdir(exist_ok=True)
+    os.environ["ASSAY_SUITE_FOLDER"] = str(log.parent / "costs")
+    how = ["-p", "benchmarks.suite", "-n", "auto", "--dist", "worksteal"]
+    run_pytest(tree, [*how, *which], limit_s=3 * 3600)
+    said = (tree / "pytest.log").read_text(errors="replace").splitlines()
+    ends = (line.partition(" ")[2] for line in said if line.startswith(("FAILED ", "ERROR ")))
+    failed = [line.partition(" - ")[0] for line in ends]
+    log.with_suffix(".failed").write_text("".join(f"{name}\n" for name in failed))
     print(f"recorded {log.stem} in {time.monotonic() - began:.0f} s", flush=True)
 
 
@@ -288,13 +320,13 @@ def run_pytest(tree: Path, words: Iterable[str], limit_s: float = LIMIT_S) -> in
 
 
 def tried(
-    mutant: Mutant, tests: dict[str, dict[str, set[str]]], trees: "queue.Queue[Path]"
+    mutant: Mutant, tests: dict[str, dict[str, list[str]]], trees: "queue.Queue[Path]"
 ) -> dict[str, object]:
     """Return what became of a mutant: noticed by the core, by marked tests only, or by none."""
     tree = trees.get()
     outcome, n_tests = "unreached", 0
     for suite, by_place in tests.items():
-        chosen_tests = sorted(by_place.get(mutant.place, ()))
+        chosen_tests = by_place.get(mutant.place, [])
         if chosen_tests:
             n_tests += len(chosen_tests)
             outcome = "survived"

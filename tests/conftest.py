@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any
 
@@ -93,6 +93,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.getoption("numprocesses", default=None):
             config.pluginmanager.register(Watchdog())
             _compile_tests([Path(word.partition("::")[0]) for word in config.args])
+    # Where the codes of outputs are: a worker need not look through those of all others.
+    os.environ["XDG_STATE_HOME"] += f"/{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
     # Before a test sets TMPDIR for itself: it is asked for once in each process.
     tempfile.tempdir = os.environ["TMPDIR"]
 
@@ -818,14 +820,18 @@ def alive(tag: str) -> Iterator[Callable[[], list[int]]]:
 
 @pytest.fixture
 def spec(tmp_path: Path, schema: dict[str, Any]) -> Callable[..., TrialSpec]:
-    """Make a trial of the scripted agent, to be run inside the test's own process."""
+    """Make a trial of the scripted agent, to be run inside the test's own process.
+
+    Each has a prompt of its own: trials of one prompt in one folder run one after another.
+    """
+    numbers = count(1)
 
     def make(text: Any, limits: Limits | None = None, **changes: Any) -> TrialSpec:
         around = {"cwd": str(tmp_path), "raw_dir": str(tmp_path / "raw"), "raw_prefix": "raw"}
         around |= changes.pop("surroundings", {})
         options = {"schema": schema | changes.pop("schema", {})}
         return TrialSpec(
-            prompt=Prompt(id="p", input=text),
+            prompt=Prompt(id=f"p{next(numbers)}", input=text),
             agent=PluginRef(name="declared", options=options),
             benchmark=PluginRef(name="prompts"),
             limits=limits or Limits(turn_s=20),

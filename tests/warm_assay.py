@@ -38,6 +38,7 @@ from typing import Any, NamedTuple, NoReturn
 import assay.cli
 from assay import system
 from assay.cli.main import main
+from assay.pipeline import steps
 from assay.run import container, family, process, served
 
 MOST_COMMANDS = 100
@@ -48,6 +49,8 @@ HOLD_FILES = (system._children_file, process._empty_stdin)
 """What they remember is an open file, as good for the next command."""
 MOST_FILES = 20
 """How many files may have been left open."""
+RETRY_PAUSE_S = 0.02
+"""The first pause before a trial is made again, which is a second elsewhere."""
 NOT_LOADED = ("assay.__main__", "assay.pytest_plugin", "assay.testing", "assay.viewer")
 """What few commands need and what loads large libraries. It is loaded when it was needed once."""
 
@@ -111,9 +114,20 @@ class Copy:
             os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
 
+    def takes(self, request: Request) -> bool:
+        """Give it a command; return whether it still lives."""
+        assert self.control is not None
+        try:
+            send(self.control, request)
+        except OSError:
+            return False
+        return True
+
     def answer(self) -> bool:
         """Tell the client how its command ended; return whether the copy lives on."""
-        said = self.control.recv(1 << 16) if self.control else b""
+        said = b""
+        with contextlib.suppress(OSError):  # killed before it had read its command
+            said = self.control.recv(1 << 16) if self.control else b""
         lives = said.endswith(b"\n")
         if not lives:
             code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -149,9 +163,7 @@ def serve(listener: socket.socket) -> Request | None:
                 continue
             foreign = [listener.fileno(), client.fileno(), *request.fds]
             chosen = _idle(copies, foreign) if request.may_reuse else None
-            if chosen and chosen.control:
-                send(chosen.control, request)
-            else:
+            if not (chosen and chosen.takes(request)):
                 if request.words[1][:1] == ["query"]:
                     import duckdb  # noqa: F401 - once for all copies: it takes 50 ms
                 pid = os.fork()
@@ -163,7 +175,8 @@ def serve(listener: socket.socket) -> Request | None:
                 copies.append(chosen)
             for fd in request.fds:
                 os.close(fd)
-            client.sendall(f"{chosen.pid}\n".encode())
+            with contextlib.suppress(OSError):  # who asked is gone
+                client.sendall(f"{chosen.pid}\n".encode())
             chosen.client = client
 
 
@@ -384,6 +397,7 @@ def load() -> None:
             path = getattr(importlib.import_module(room.name), "__path__", [])
             for module in pkgutil.walk_packages(path, f"{room.name}."):
                 importlib.import_module(module.name)
+    steps._FIRST_PAUSE_S = RETRY_PAUSE_S
     gc.collect()
     gc.freeze()
 

@@ -132,12 +132,12 @@ class _Evidence(msgspec.Struct, frozen=True):
     benchmark: str = ""
 
 
-class _About(msgspec.Struct, frozen=True):
+class _RowMetadata(msgspec.Struct, frozen=True):
     evidence: _Evidence = _Evidence()
 
 
 class _FirstRow(msgspec.Struct, frozen=True):
-    metadata: _About = _About()
+    metadata: _RowMetadata = _RowMetadata()
     trials: list["_FirstRow"] = []
 
 

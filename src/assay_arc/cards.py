@@ -466,7 +466,7 @@ def read_card(run: StoredRun) -> Scorecard:
             raise contradiction(run, f"{SCORES} was changed: {_score_of(card)} are the scores")
         for name in kept[:1]:
             run.distrust(_damage(run.folder, name))
-        return _distrusted(card) if kept else card
+        return _as_unverified(card) if kept else card
     if kept:
         raise contradiction(run, f"{CARD} was changed, and so was {kept[0]}")
     derived = derive_card(run, card.formula)
@@ -548,7 +548,7 @@ def _damage(folder: Path, name: str) -> str:
     return f"{name} {what}"
 
 
-def _distrusted(card: Scorecard) -> Scorecard:
+def _as_unverified(card: Scorecard) -> Scorecard:
     for trial in (trial for game in card.games for trial in game.trials if trial.verified):
         trial.verified = UNVERIFIED
     card.verified = UNVERIFIED

@@ -132,7 +132,7 @@ class ArcRun:
         """Play what is missing."""
         began_s = time.monotonic()
         batch = plan(request)
-        batch = msgspec.structs.replace(batch, specs=[*map(self._apart, batch.specs)])
+        batch = msgspec.structs.replace(batch, specs=[*map(self._with_own_folders, batch.specs)])
         hide_process()
         watched = FinishedRuns(r for r in self.run.store.completed() if r.folder != self.folder)
         with FileCopies(self.folder) as copies:
@@ -180,7 +180,7 @@ class ArcRun:
     def _benchmark(self, **logs: Any) -> PluginRef:
         return PluginRef(name="arc", options={**(self.meta.benchmark or {}), **logs})
 
-    def _apart(self, spec: TrialSpec) -> TrialSpec:
+    def _with_own_folders(self, spec: TrialSpec) -> TrialSpec:
         """Give a trial folders of its own; their names say nothing and lead to no other trial."""
         folder = f"trial-{secrets.token_hex(8)}"
         place = self._temporary / folder

@@ -99,7 +99,7 @@ sub is_among {
 my $once = setting("LOG") . ".$asked";    # the first attempt leaves a file
 if (is_among("LOST") || (is_among("LOST_ONCE") && !-e $once)) {
     open(my $file, ">", $once) or die "$once: $!";
-    lost(529, "API Error: 529 overloaded");
+    lost(529, "API Error: 529 overloaded, retry in 1 ms");    # else all trials wait for seconds
 }
 my $answer = join(", ", @words) || "no idea";
 $answer = "no idea" if is_among("FAILS");

@@ -267,7 +267,7 @@ def test_a_player_that_writes_to_the_log_gains_nothing(tmp_path, monkeypatch, sa
 def test_a_player_that_ends_the_game_and_goes_has_the_score_it_had(tmp_path, monkeypatch, by):
     monkeypatch.setenv("THE_LOG", str(tmp_path / "logs" / "trial.jsonl"))
     monkeypatch.setattr("assay_arc.world.MOST_RESTARTS", 0)
-    kill = KILL.replace("SIGKILL", by) + "; time.sleep(0.5)"
+    kill = KILL.replace("SIGKILL", by) + "; time.sleep(0.5); raise SystemExit"
     agent = declared(tmp_path, SABOTEUR.replace("SABOTAGE", kill))
     spec = make_spec(tmp_path, agent, logs_dir=str(tmp_path / "logs"))
     capture = play(spec)

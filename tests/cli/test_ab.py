@@ -372,7 +372,7 @@ def test_arms_without_a_difference_are_invalid(ab: Ab, project: Project) -> None
 
 
 def test_an_agent_that_is_not_logged_in_is_found_before_the_rest(ab: Ab, project: Project) -> None:
-    done = ab(project.experiment(SKILL_ARMS), env={"LIKE_LOGGED_OUT": "1"})
+    done = ab(project.experiment(SKILL_ARMS), "--retries", "0", env={"LIKE_LOGGED_OUT": "1"})
     assert done.code == 1
     assert "arm control: auth: " in done.stderr
     assert "log in, or set ANTHROPIC_API_KEY" in done.stderr

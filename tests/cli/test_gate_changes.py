@@ -152,7 +152,29 @@ def test_a_comment_in_a_grader_changes_nothing(place: Path, assay: Callable):
     write_grader(place, STRICT, "# explains itself")
     done = gated(assay, place)
     assert done.code == 0, done.stderr
-    assert "asked again about 120 kept answers, it says the same" in done.stderr
+    said = "asked again about 120 kept answers, none of which had failed, it says the same"
+    assert said in " ".join(done.stderr.split())
+    # Whoever reviews the pull request reads it, too: this grader may like whatever is new.
+    both = (f"main:{place / 'baseline.jsonl'}", f"new:{place / 'new.jsonl'}")
+    shown = assay("report", *both, "--sequential", "--margin", "0.2", "-f", "markdown")
+    assert "- Changed grader: " in shown.stdout
+    assert said in shown.stdout
+
+
+def test_a_loss_is_not_hidden_in_prompts_that_are_reworded(place: Path, assay: Callable):
+    """Four prompts of 40 are set aside, and fail; one more fails among those that are judged."""
+    rows = prompts()
+    for row in rows[:4]:
+        row["input"] += " again"
+    write_prompts(place, rows)
+    agent = """case "$PROMPT" in *again|"say 9") echo no;; *) echo "$PROMPT";; esac"""
+    done = gated(assay, place, agent=agent)
+    assert done.code == 4, done.stderr
+    said = "with the prompts that were set aside, -12.5 points"
+    assert said in " ".join(done.stderr.split())
+    assert kept(place)["outcome"] == "undecided"
+    accepted = gated(assay, place, "--accept-changes", "octocat", agent=agent)
+    assert accepted.code == 0, accepted.stderr
 
 
 def test_a_grader_that_judges_otherwise_is_found_by_what_it_says(place: Path, assay: Callable):

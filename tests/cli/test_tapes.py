@@ -277,3 +277,50 @@ def test_an_agent_that_does_not_ask_the_proxy_is_said_so(
     assert row["warnings"] == [
         "no request to a model passed the proxy: the agent does not use its base URL"
     ]
+
+
+def test_what_an_agent_says_of_its_provider_is_compared_with_what_was_seen(
+    assay: Assay, tmp_path: Path
+) -> None:
+    schema = {
+        "version": 1, "name": "counts", "sessionMode": "stream", "prompt": {"flag": "-p"},
+        "command": [sys.executable, "-IS", str(tmp_path / "agent.py")],
+        "output": {"flag": "", "value": ""}, "outputEvents": [],
+        "result": {"matchPath": "$.type", "matchValue": "result", "contentPath": "$.result"},
+        "usage": [{"match": {"path": "$.type", "value": "result"},
+                   "inputTokens": "$.in", "outputTokens": "$.out"}],
+    }  # fmt: skip
+    agent = """\
+import json, os, sys, urllib.request
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+body = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+head = {"content-type": "application/json"}
+asked = urllib.request.Request(url, json.dumps(body).encode(), head)
+used = json.load(urllib.request.urlopen(asked))["usage"]
+more = int(os.environ["MORE"])
+print(json.dumps({"type": "result", "result": "ok", "in": used["prompt_tokens"] + more,
+                  "out": used["completion_tokens"]}))
+"""
+    (tmp_path / "agent.py").write_text(agent)
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    (tmp_path / "p.jsonl").write_text('{"id": "p", "input": "x"}\n')
+    rows = []
+    step = {"text": "a", "usage": {"input": 1000, "output": 9}}
+    with ScriptedModel({"steps": [step], "toolless": "step"}) as model:
+        env = {"OPENAI_BASE_URL": f"{model.url}/v1", "OPENAI_API_KEY": KEY}
+        for more in (0, 10, 30):
+            out = tmp_path / f"{more}.jsonl"
+            done = assay(
+                "capture", "p.jsonl", "-s", "schema.json", "--record", "a.tape", "-o", out,
+                "-g", "contains:ok", env={**env, "MORE": str(more)},
+            )  # fmt: skip
+            assert done.code == 0, done
+            rows.append(json.loads(out.read_text()))
+    assert [row["wire"].get("differs") for row in rows] == [
+        None,
+        [{"what": "inputTokens", "agent": 1010, "seen": 1000}],
+        [{"what": "inputTokens", "agent": 1030, "seen": 1000}],
+    ]
+    said = "counts other input tokens than its provider (more than 2 % apart) in 1 of 1 trial"
+    assert said not in assay("compare", "0.jsonl", "10.jsonl").stdout
+    assert said in " ".join(assay("compare", "0.jsonl", "30.jsonl").stdout.split())

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from assay.cli.help import COMMANDS
+from assay.records.tape import Exchange, Lane, TapeWriter
 from assay.records.text import visible, visible_line
 
 EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x9d0;x\x9c\u202eevil\u2066\x7f\r"
@@ -112,6 +113,15 @@ def place(tmp_path: Path) -> Path:
     (tmp_path / "broken.jsonl").write_bytes(f'{{"id":"{EVIL}" {EVIL}\n'.encode())
     (tmp_path / "wrong.jsonl").write_text(json.dumps({"id": EVIL, "input": {EVIL: 1}}) + "\n")
     (tmp_path / "grader.py").write_text(GRADER)
+    for name, said in (("evil", EVIL), ("other", f"another {EVIL}")):
+        with TapeWriter(tmp_path / f"{name}.tape") as tape:
+            about = {"agent": {"name": EVIL, "options": {"model": EVIL}}}
+            tape.add_lane(Lane(lane=0, prompt=EVIL, agent=EVIL, version=EVIL, about=about))
+            answer = json.dumps({"content": [{"type": "text", "text": said}]})
+            tape.add(
+                Exchange(lane=1, number=1, method="POST", path=EVIL, request={EVIL: said},
+                         status=200, answer=[(1, answer)], model=EVIL)
+            )  # fmt: skip
     answer = json.dumps({"type": "result", "result": EVIL})
     schema = {
         "version": 1,
@@ -186,6 +196,12 @@ CASES: dict[str, tuple[str, ...]] = {
     "query": ("query", "SELECT * FROM steps", f"{EVIL}:rows.jsonl"),
     "query wrong": ("query", EVIL, "rows.jsonl"),
     "fixtures": ("fixtures", "rows.jsonl", "-g", "grader.py", "-o", "fixtures"),
+    "tape": ("tape", "show", "evil.tape"),
+    "tape request": ("tape", "show", "evil.tape", "--lane", "1", "--request", "1"),
+    "tape stats": ("tape", "stats", "evil.tape"),
+    "tape diff": ("tape", "diff", "evil.tape", "other.tape"),
+    "tape cut": ("tape", "cut", "evil.tape", "--trial", EVIL, "-o", "bug.tape"),
+    "tape scrub": ("tape", "scrub", "evil.tape", "--pattern", "o"),
     "report": ("report", f"{EVIL}:rows.jsonl", "b:other.jsonl", "-o", "r.html"),
     "report markdown": ("report", f"{EVIL}:rows.jsonl", "b:other.jsonl", "-f", "markdown"),
     "report junit": ("report", "rows.jsonl", "-f", "junit"),

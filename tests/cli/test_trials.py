@@ -144,7 +144,7 @@ echo x >> calls
 if [ $(wc -l < calls) -eq 1 ]
 then echo '{"type":"result","subtype":"success","is_error":false,"result":"xxx"}'
 else echo '{"type":"result","subtype":"success","is_error":true,"terminal_reason":"api_error",\
-"api_error_status":529,"result":"API Error: 529 overloaded"}' | tr -d '\\\n'; echo
+"api_error_status":529,"result":"API Error: 529 overloaded, retry in 1 ms"}' | tr -d '\\\n'; echo
 fi
 """
 """Answers once; then its provider is overloaded."""

@@ -29,6 +29,7 @@ OF_OTHERS = {
     "XDG_STATE_HOME",
     "PATH",
     "PYTEST_XDIST_WORKER_COUNT",
+    "SHELL",
     "TERM",
     "TMPDIR",
     "PYTHON_DOTENV_DISABLED",

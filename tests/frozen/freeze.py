@@ -341,6 +341,7 @@ IDENTITY = [
     (r'"(program|agent|mcp|template|setup)":( ?)"[0-9a-f]{12}"', r'"\1":\2"<hash>"'),
     (r'"([^"]+(?:\.(?:py|sh|js)|bin/assay))":( ?)"[0-9a-f]{12}"', r'"\1":\2"<hash>"'),
     (r'("packages":\{"assay":)"[0-9.]+"', r'\1"<version>"'),
+    (r'("covers":1,)"assay":"[0-9.]+",', r"\1"),
     (r"(workspaces/(?:template-)?)[0-9a-f]{16}\b", r"\1<run>"),
     (r"(?m)^[0-9a-f]{16}$", "<run>"),  # the note that a workspace is ours
     (r"(\.assay/\.run-)[0-9a-f]{16}\b", r"\1<run>"),

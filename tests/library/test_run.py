@@ -509,7 +509,7 @@ def test_errors_of_arun_are_raised():
         ([{"input": ""}], {"agent": echo}, InputError, "prompts[0]"),
         ([{"id": "a"}], {"agent": echo}, InputError, "prompts[0]"),
         ([{"id": "a", "input": "x"}] * 2, {"agent": echo}, InputError, "was used before"),
-        ([3], {"agent": echo}, InputError, "prompts[0] is a int"),
+        ([3], {"agent": echo}, InputError, "prompts[0] is of type int"),
         ([{"input": "x", "metadata": {"a": object()}}], {"agent": echo}, InputError, "JSON"),
         (["x"], {"agent": echo, "sandbox": "network"}, InputError, "no sandbox"),
         (["x"], {"agent": echo, "sandbox": "strong"}, UsageError, "sandbox is 'strong'"),

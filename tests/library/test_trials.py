@@ -27,6 +27,35 @@ def test_trials_can_be_read_again_and_again(files):
     assert repr(trials) == f"<Trials of {files / 't.jsonl'}>"
 
 
+@pytest.mark.parametrize("k", [None, 2])
+def test_fields_of_prompts_that_assay_does_not_know_reach_rows_graders_and_programs(tmp_path, k):
+    prompts = [{"id": "a", "input": "x", "team": "red"}, {"id": "b", "input": "y", "team": "blue"}]
+    graders = [lambda trial: trial.row["team"] == "red"]
+    expected = [("red", True), ("blue", False)] * (k or 1)
+
+    def seen(trials):
+        return [(trial.extra["team"], trial.passed) for trial in sorted(trials, key=by_number)]
+
+    def by_number(trial):
+        return (trial.number, trial.id)
+
+    run = library.run(prompts, agent=str.upper, graders=graders, k=k).to(tmp_path / "run.jsonl")
+    assert seen(run) == seen(run) == expected
+    again = library.grade(tmp_path / "run.jsonl", graders)
+    assert seen(again) == seen(library.grade(list(again), graders)) == expected
+    assert seen(library.grade(list(again), graders).to(tmp_path / "kept.jsonl")) == expected
+    assert [trial.to_row()["team"] for trial in library.read(tmp_path / "kept.jsonl")][-1] == "blue"
+
+
+def test_a_trial_is_shown_in_one_line(files):
+    graded, long = next(iter(library.read(files / "c.jsonl"))), "word " * 50
+    assert repr(graded) == "<Trial 1 of p0: passed, 'SAY 0'>"
+    other, crashed = library.run([long, "x"], agent=lambda text: text if text == long else 1 / 0)
+    assert repr(other).startswith("<Trial 1 of 1: not graded, 'word word ")
+    assert len(repr(other)) < 110
+    assert repr(crashed) == "<Trial 1 of 2: failed (agent_crash), ''>"
+
+
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 def test_a_frame_has_a_row_for_each_trial(files, kind):
     pytest.importorskip(kind)
@@ -120,7 +149,7 @@ def test_graders_are_a_list_with_at_least_one(files):
         library.grade(files / "c.jsonl", "contains")
     with pytest.raises(UsageError, match="there is no grader"):
         library.grade(files / "c.jsonl", [])
-    with pytest.raises(UsageError, match="rows is a int"):
+    with pytest.raises(UsageError, match="rows is of type int"):
         library.grade(3, ["contains"])
 
 

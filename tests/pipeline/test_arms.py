@@ -119,9 +119,10 @@ def test_only_trials_that_measured_the_same_are_reused(
 def test_a_trial_that_these_graders_judged_comes_before_an_older_one(
     spec: Callable[..., TrialSpec], tmp_path: Path
 ) -> None:
+    asked = spec("What?")
     by: dict[str, TrialSpec] = {
         version: msgspec.structs.replace(
-            spec("What?"), identity=Identity(adapter="demo", graders={"judge": version})
+            asked, identity=Identity(adapter="demo", graders={"judge": version})
         )
         for version in ("1", "2", "3")
     }

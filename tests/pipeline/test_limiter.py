@@ -13,7 +13,7 @@ import pytest
 from assay.pipeline import limiter as limiter_module
 from assay.pipeline.extract import checked_excuse
 from assay.pipeline.limiter import RateLimiter, provider_of, with_pause
-from assay.pipeline.steps import Budget, Outcome, WithinBudget
+from assay.pipeline.steps import Budget, BudgetGuard, Outcome
 from assay.records.capture import Cause, Failure
 from assay.records.spec import PluginRef, TrialSpec
 
@@ -134,7 +134,7 @@ class Paid:
 
     def __init__(self, budget: Budget, *costs: float | None) -> None:
         left = iter(costs)
-        self.step = WithinBudget(budget)
+        self.step = BudgetGuard(budget)
         self.run = self.step.around(lambda spec, on_step: Outcome(None, cost_usd=next(left)))
 
 

@@ -65,6 +65,11 @@ COMMANDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "program in a list": (["python3", "-c", "subprocess.run(['./core.sh'])"], {}),
     "module in a list": (["python3", "-c", "run([sys.executable, '-m', 'core'])"], {}),
     "pattern of the shell": (["/bin/sh", "-c", "for f in ./lib/*.sh; do . $f; done"], {}),
+    "a pattern in a folder that is known": (
+        ["/bin/sh", "-c", 'for f in "$PWD"/lib/*.sh; do . "$f"; done'],
+        {},
+    ),
+    "a line that is put together": (["python3", "-c", "os.system(f'sh {here}/core.sh')"], {}),
     "make": (["make", "core"], {}),
     "data as an operand": (["./native", "--weights", "core.dat"], {}),
     "settings": (["./native", "--config=settings.yaml"], {}),
@@ -259,6 +264,18 @@ UNKNOWN: dict[str, tuple[list[str], str]] = {
         ["/bin/sh", "-c", "env | grep ^MY"],
         "variables that a command reads by computed names",
     ),
+    "a variable that eval makes": (
+        ["/bin/sh", "-c", "eval echo \\$W$((1))"],
+        "variables that a command reads by computed names",
+    ),
+    "names in a list": (
+        ["/bin/sh", "-c", 'while read f; do cat "rules/$f"; done < list'],
+        "files that a command opens by computed names",
+    ),
+    "a name of Perl": (
+        ["perl", "computed.pl"],
+        "files that computed.pl opens by computed names",
+    ),
     "a name of settings": (
         ["python3", "-c", "open(settings['prompt'])"],
         "files that the code of -c opens by computed names",
@@ -285,9 +302,10 @@ UNKNOWN: dict[str, tuple[list[str], str]] = {
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_what_decides_elsewhere_is_said(name: str, write: Write, tmp_path: Path) -> None:
-    for program in ("docker", "curl", "uv", "node", "native"):
+    for program in ("docker", "curl", "uv", "node", "native", "perl"):
         write(f"bin/{program}", "\x7fELF", 0o755)
     write("native", "\x7fELF", 0o755)
+    write("computed.pl", 'do "$0.d/core.pl";\n')
     write("facts.db")
     write("large.py", "#" * 2**20 + "\n#")
     write("needs.py", "# /// script\n# dependencies = ['x']\n# ///\n")

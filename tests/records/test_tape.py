@@ -97,7 +97,7 @@ def test_a_damaged_tape_is_refused_with_the_place(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF
     path.write_bytes(data)
-    with pytest.raises(InputError, match=r"byte \d+: the tape is damaged"):
+    with pytest.raises(InputError, match=r"a\.tape:\d+: the tape is damaged at byte \d+"):
         Tape(path)
 
 

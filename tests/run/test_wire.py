@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
+from assay.records.answers import tokens_in
 from assay.run.secrets import Secrets
 from assay.run.wire import (
     Names,
     Pieces,
-    Timed,
+    TimedPiece,
     asked,
     first_difference,
     for_tape,
     model_in,
-    tokens_in,
 )
 
 NONE = Secrets({})
@@ -130,11 +130,11 @@ def test_no_secret_is_left_of_a_request() -> None:
     assert "a1a1" not in text
 
 
-def deltas(texts: list[str]) -> list[Timed]:
+def deltas(texts: list[str]) -> list[TimedPiece]:
     made = []
     for number, text in enumerate(texts):
         event = {"type": "content_block_delta", "index": 0, "delta": {"partial_json": text}}
-        made.append(Timed(number, f"event: x\ndata: {json.dumps(event)}\n\n"))
+        made.append(TimedPiece(number, f"event: x\ndata: {json.dumps(event)}\n\n"))
     return made
 
 
@@ -159,7 +159,7 @@ def test_paths_and_secrets_that_come_piece_by_piece_are_found(size: int) -> None
 
 
 def test_an_answer_without_anything_to_hide_stays_as_it_came() -> None:
-    pieces = [*deltas(["one", "two"]), Timed(3, "data: [DONE]\n\n")]
+    pieces = [*deltas(["one", "two"]), TimedPiece(3, "data: [DONE]\n\n")]
     assert for_tape(pieces, HERE, SECRETS) == [(one.ms, one.text) for one in pieces]
 
 

@@ -136,8 +136,8 @@ class ReplayAdapter(Adapter):
         yield _encoded(
             Line(
                 output=trial.output,
-                usage=(trial.usage or Usage()).as_replayed(),
-                turn_usage=[usage.as_replayed() for usage in trial.turn_usage or ()],
+                usage=(trial.usage or Usage()).paid_before(),
+                turn_usage=[usage.paid_before() for usage in trial.turn_usage or ()],
                 failure=failure or UNSET,
                 model=agent.model if agent else UNSET,
                 session_id=trial.session_id or UNSET,

@@ -164,7 +164,7 @@ def users_home() -> Path:
     return Path(os.environ.get("HOME") or "/nonexistent")
 
 
-def picked(settings: Any, names: Iterable[str]) -> dict[str, Any]:
+def pick_settings(settings: Any, names: Iterable[str]) -> dict[str, Any]:
     """Return some of the settings, if they are an object at all."""
     return {n: settings[n] for n in names if n in settings} if isinstance(settings, dict) else {}
 

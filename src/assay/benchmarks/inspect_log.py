@@ -123,7 +123,7 @@ class _Log(msgspec.Struct):
     samples: list[LogSample] | None = None
 
 
-class _Unfit(Exception):
+class _UnfitSample(Exception):
     """A sample cannot be put to an agent; the text says why."""
 
 
@@ -158,7 +158,7 @@ class InspectLog(Benchmark):
                 continue
             try:
                 text = prompt_text(sample)
-            except _Unfit as reason:
+            except _UnfitSample as reason:
                 unfit[name], text = str(reason), "-"
             targets = [sample.target] if isinstance(sample.target, str) else sample.target
             metadata = {**sample.metadata, "inspectTask": task.task}
@@ -175,20 +175,20 @@ class InspectLog(Benchmark):
 
 
 def prompt_text(sample: LogSample) -> str:
-    """Return a sample's messages as one text. Raises _Unfit."""
+    """Return a sample's messages as one text. Raises _UnfitSample."""
     if sample.files:
         msg = "it needs files, which a log does not hold"
-        raise _Unfit(msg)
+        raise _UnfitSample(msg)
     if sample.setup:
         msg = "it needs a set-up script, and none of a log is run"
-        raise _Unfit(msg)
+        raise _UnfitSample(msg)
     messages = sample.input
     if isinstance(messages, str):
         messages = [LogMessage(content=messages)]
     roles = {message.role for message in messages}
     if roles - {"user", "system"}:
         msg = f"it has messages of the role {min(roles - {'user', 'system'})}"
-        raise _Unfit(msg)
+        raise _UnfitSample(msg)
     parts = [part for message in messages for part in _parts(message, sample.attachments)]
     if sample.choices:
         lettered = zip(string.ascii_uppercase, sample.choices, strict=False)
@@ -201,7 +201,7 @@ def _parts(message: LogMessage, attachments: dict[str, str]) -> Iterator[str]:
     for part in [Content(text=content)] if isinstance(content, str) else content:
         if part.type != "text":
             msg = f"it has content of the type {part.type}"
-            raise _Unfit(msg)
+            raise _UnfitSample(msg)
         text = part.text
         if text.startswith(_ATTACHMENT):
             text = attachments.get(text.removeprefix(_ATTACHMENT), text)

@@ -17,7 +17,7 @@ from assay.cli.options import (
     grader_refs,
     run_request,
 )
-from assay.cli.output import echo_folded, leading_on, refuse_inputs, write_row
+from assay.cli.output import closing_lines, echo_folded, refuse_inputs, write_row
 from assay.cli.parameters import prompt_path
 from assay.cli.program import chosen_agent
 from assay.cli.progress import Progress
@@ -51,6 +51,7 @@ def capture_request(ctx: click.Context, options: CaptureOptions) -> RunRequest:
         graders=grader_refs(options.graders, options.grader_timeout),
         grader_timeout_s=options.grader_timeout,
         regrade=options.regrade,
+        skip_unsupported=options.skip_unsupported,
     )
 
 
@@ -184,13 +185,14 @@ class RunDisplay(Progress):
             k=request.k,
             n_unmeasured=tally.n_unmeasured,
             n_unverified=tally.n_unverified,
+            excused=tally.excused,
         )
         if line:
             echo_folded(line, err=True)
         if output is None or not output.is_file():
             return
         name, page = _quoted(output), _quoted(output.with_suffix(".html"))
-        lines = leading_on(
+        lines = closing_lines(
             [output],
             failed=bool(tally.causes) or any(n < of for n, of in passes.values()),
             report=f"assay report {name} -o {page}" if passes else "",

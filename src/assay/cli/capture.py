@@ -19,11 +19,11 @@ from assay.cli.options import (
     with_options,
 )
 from assay.cli.parameters import help_option, stdin_option
-from assay.cli.program import WithProgram, say_program
+from assay.cli.program import ProgramCommand, say_program
 
 
 @click.command(
-    cls=WithProgram,
+    cls=ProgramCommand,
     short_help="Run prompts against an agent and record full trajectories.",
     epilog=variables(*PRICES, *CACHE)
     + examples(

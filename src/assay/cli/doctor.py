@@ -21,6 +21,7 @@ from assay.errors import AssayError
 from assay.pipeline.identity import look_for
 from assay.pipeline.prompts import Setting, make_specs
 from assay.pipeline.stages import capture_attempt
+from assay.records.origin import origin_of
 from assay.records.raw_streams import folder_names
 from assay.records.spec import Limits, Prompt, Surroundings
 from assay.records.text import shown_size, visible
@@ -43,11 +44,11 @@ class _Options(AgentOptions, frozen=True, kw_only=True):
     epilog=variables(*COLOUR)
     + examples(
         "assay doctor",
-        "assay doctor demo",
+        "assay doctor results.jsonl",
         "assay doctor demo --no-start --json",
     ),
 )
-@click.argument("agents", nargs=-1)
+@click.argument("agents", metavar="[AGENTS|FILES]...", nargs=-1)
 @with_options(agent_options[1:])
 @click.option(
     "--no-start", is_flag=True, help="Only check that the agent is installed; do not start it."
@@ -67,7 +68,8 @@ def command(agents: tuple[str, ...], **given: Any) -> None:
     """Check AGENTS (names or schema files). Without any, check which known agents are installed,
     whether agents can be confined on this machine, and what earlier runs have left on disk.
 
-    Each agent is started and asked one short question, which may cost a little.
+    Each agent is started and asked one short question, which may cost a little. Of a file or
+    folder of results, doctor says what it is and which version of Assay wrote it.
     """
     options = _Options(**given)
     rows = []
@@ -89,6 +91,8 @@ def command(agents: tuple[str, ...], **given: Any) -> None:
 
 
 def _check(name: str, options: _Options, *, start: bool) -> dict[str, Any]:
+    if (path := Path(name)).exists() and path.suffix != ".json":
+        return _row(name, ok=True, words=origin_of(path).words, advice=[])
     known = known_agent(name)
     seen = look_for(known) if known else None
     if known and seen and not seen["installed"]:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from assay.cli.batch import debug_trace
-from assay.cli.output import echo_folded, leading_on, whole_output
+from assay.cli.output import closing_lines, echo_folded, whole_output
 from assay.cli.progress import Progress
 from assay.errors import InputError, Interrupted
 from assay.library.experiment import REPORT, ConductOptions, Conductor, Findings
@@ -157,7 +157,7 @@ class _Command(Conductor):
         echo_folded(f"{effort_words(spent)}.")
         reasons = [*findings.proof.reasons, *findings.unhealthy.values()]
         rates = [pair["passRate"][mean] for pair in findings.pairs for mean in ("meanA", "meanB")]
-        lines = leading_on(
+        lines = closing_lines(
             [self.folder],
             failed=any(rate is not None and rate < 1.0 for rate in rates),
             report=str(self.folder / REPORT),

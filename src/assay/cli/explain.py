@@ -92,8 +92,8 @@ def command(**given: object) -> None:
     Files are results of `assay capture`, `grade` or `trials`; the folder of an experiment's run
     stands for those of its arms. Detectors look for loops, missing
     tools, edited tests and the like in the steps of each failure; docs/explain.md has the list and
-    how often each is right. Alike failures are put together, and where a prompt both passes and
-    fails, the step is named after which its trials part. Passes that look dishonest are listed
+    how often each is right. Similar failures are grouped, and for a prompt that both passes and
+    fails, the step is named after which its trials diverge. Passes that look dishonest are listed
     first.
     """
     options = _Options(**given)  # type: ignore[arg-type] # click gives what the options say

@@ -161,7 +161,7 @@ def _export(options: _Options, suffix: str) -> ExportSummary:
             else:
                 out.writelines(export.write(options.kind, _line))
             if not summary.written:  # an error here leaves no file behind
-                raise _nothing(summary, options)
+                raise _nothing_exported(summary, options)
     return summary
 
 
@@ -169,7 +169,7 @@ def _line(example: Example) -> bytes:
     return msgspec.json.encode(example) + b"\n"
 
 
-def _nothing(summary: ExportSummary, options: _Options) -> InputError:
+def _nothing_exported(summary: ExportSummary, options: _Options) -> InputError:
     names = ", ".join(summary.files)
     if not summary.trials:
         return InputError(f"{names}: no trials", hint=HINT)

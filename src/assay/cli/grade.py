@@ -22,7 +22,7 @@ from assay.cli.options import (
     output_mode,
     with_options,
 )
-from assay.cli.output import echo_folded, leading_on, note_unmasked, refuse_inputs, write_row
+from assay.cli.output import closing_lines, echo_folded, note_unmasked, refuse_inputs, write_row
 from assay.cli.parameters import (
     DASH,
     InFile,
@@ -278,7 +278,7 @@ class _Tally:
             )
             failed = sum(self._passes) < sum(self._measured)
             report, then = f"assay report {name} -o {page}", f"assay view {name}"
-            lines += leading_on([output], failed=failed, report=report, then=then)
+            lines += closing_lines([output], failed=failed, report=report, then=then)
         return "\n".join(lines)
 
     def summary(self, target: str) -> str:

@@ -13,6 +13,7 @@ from types import FrameType, ModuleType
 from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from assay.cli.help import COMMANDS, SHIPPED, help_page
 from assay.cli.output import echo_folded
@@ -55,6 +56,16 @@ class LazyGroup(click.Group):
     def get_help(self, ctx: click.Context) -> str:
         return help_page()  # click's own help would import every command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete names of commands; click's own would import all of them."""
+        shipped = {name: text for name, (_, text) in SHIPPED.items()}
+        known = {**dict.fromkeys(self.list_commands(ctx), ""), **COMMANDS, **shipped}
+        return [
+            CompletionItem(name, help=text)
+            for name, text in known.items()
+            if name.startswith(incomplete)
+        ]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -62,7 +73,8 @@ class LazyGroup(click.Group):
         if args[:2] == ["ab", "status"]:
             # Found here, because what `ab` itself needs takes as long to load as all the rest.
             return "ab status", import_module("assay.cli.ab_status").status, args[2:]
-        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+        is_unknown = not args[0].startswith("-") and self.get_command(ctx, args[0]) is None
+        if is_unknown and not ctx.resilient_parsing:
             refuse_command(ctx, "command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
@@ -102,6 +114,9 @@ def run_command(args: list[str]) -> int:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
     try:
+        if "_ASSAY_COMPLETE" in os.environ:
+            import_module("assay.cli.completion").answer(cli)
+            return 0
         _refuse_bytes(args)
         code = cli.main(args, prog_name="assay", standalone_mode=False)
     except click.ClickException as error:
@@ -111,7 +126,7 @@ def run_command(args: list[str]) -> int:
             _print_error(line)
         return 2 if isinstance(error, click.UsageError) else 1
     except (KeyboardInterrupt, click.Abort, Interrupted):
-        _print_error(f"Interrupted. {_how_to_go_on(args)}")
+        _print_error(f"Interrupted. {_continue_hint(args)}")
         return 130
     except BrokenPipeError:
         # Python flushes stdout when it exits, which must not fail once more.
@@ -152,7 +167,7 @@ def _shown(text: str) -> str:
     return repr(text.encode("utf-8", how)[:_LONGEST_NAME])[1:]
 
 
-def _how_to_go_on(args: list[str]) -> str:
+def _continue_hint(args: list[str]) -> str:
     """Say what continues a command that was interrupted."""
     name = args[0] if args else ""
     if name == "ab":

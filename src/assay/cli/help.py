@@ -18,6 +18,7 @@ COMMANDS = {
     "validate-refs": "Check that reference solutions pass their graders.",
     "balance": "Show how the prompts are distributed over categories.",
     "import": "Bring in your agents' own sessions and logs of other harnesses.",
+    "evidence": "Bundle a result with its proof, and verify the bundles of others.",
     "export": "Export results as training data or as a table.",
     "query": "Ask questions of result files in SQL.",
     "fixtures": "Write a test that asserts the verdicts on recorded trials.",
@@ -35,8 +36,10 @@ COMMANDS = {
     "headless": "Serve any agent over the Agent Client Protocol on stdio.",
     "mcp": "Let agents ask about results, over the Model Context Protocol.",
     "mock-model": "Serve a scripted model, to test agents without a real one.",
+    "tape": "Show, compare and cut recorded answers of models.",
     "schemas": "List or export the JSON Schema of every file format.",
     "skills": "Install skills that teach agents to use Assay.",
+    "completion": "Print what makes a shell complete command lines.",
     "init": "Write prompts, a grader and an experiment to start from.",
     "demo": "Run the whole flow with agents that ship with Assay.",
 }
@@ -54,8 +57,13 @@ HEADINGS = {
         *("grade", "compare", "baseline", "calibrate", "validate-refs", "balance", "identity"),
     ),
     "Look": ("view", "report", "explain", "raw", "query", "summarize", "mcp"),
-    "Share and prove": ("import", "export", "format", "fixtures", "schemas"),
-    "Set up": ("init", "demo", "doctor", "agents", "skills", "headless", "mock-model", "clean"),
+    "Share and prove": (
+        *("evidence", "import", "export", "format", "fixtures", "tape", "schemas"),
+    ),
+    "Set up": (
+        *("init", "demo", "doctor", "agents", "skills", "headless", "mock-model", "clean"),
+        "completion",
+    ),
 }
 """The commands as people look for them; one that is not named here comes last."""
 

@@ -8,7 +8,7 @@ import msgspec
 from assay.cli.help import examples
 from assay.cli.output import echo_folded
 from assay.cli.parameters import debug_option, help_option
-from assay.pipeline.identities import Described, describe, differing, not_recorded
+from assay.pipeline.identities import SetupDescription, describe, differing, not_recorded
 from assay.records.text import visible_line
 from assay.report.identity import identity_tree
 
@@ -49,7 +49,7 @@ def command(path: Path, other: Path | None, *, as_json: bool, debug: bool) -> No
         echo_folded(visible_line(words), err=True)
 
 
-def _show(one: Described, *, as_json: bool) -> None:
+def _show(one: SetupDescription, *, as_json: bool) -> None:
     if as_json:
         told = {"path": str(one.path), "arms": one.made_of.arms, "prompts": one.made_of.prompts}
         click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.cli.output import unguarded
-from assay.cli.tally import Running, Tally, clock_text
+from assay.cli.tally import Tally, TrialInProgress, clock_text
 from assay.records.text import shortened, visible_line
 
 _PER_SECOND = 4
@@ -56,7 +56,7 @@ class LiveView:
         running = sorted(list(tally.running.values()), key=lambda one: one.began_s)
         return Group(head, Text(tally.result_text(), style="bold"), *self._rows(running))
 
-    def _rows(self, running: list[Running]) -> list[Table | Text]:
+    def _rows(self, running: list[TrialInProgress]) -> list[Table | Text]:
         if not running:
             return []
         now_s = time.monotonic()

@@ -1,6 +1,7 @@
 """The command `assay`: prints help and version at once, passes everything else to the commands."""
 
 import gc
+import os
 import sys
 
 from assay import __version__
@@ -12,7 +13,9 @@ def main() -> None:
     args = sys.argv[1:]
     if sys.platform == "win32":
         sys.exit(WINDOWS)
-    if not args:
+    elif "_ASSAY_COMPLETE" in os.environ:  # a shell asks what may follow; see cli/completion.py
+        sys.exit(_run(args))
+    elif not args:
         print(first_page())
     elif args in (["-h"], ["--help"]):
         print(help_page())

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 
 from assay import plugins
 from assay.cli.output import echo_folded
@@ -156,6 +157,7 @@ class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
     regrade: bool
     from_stdin: bool
     benchmark: str | None
+    skip_unsupported: bool = False
 
 
 def tape_use(values: Mapping[str, Any]) -> TapeUse | None:
@@ -190,11 +192,22 @@ def executor_ref(executor: str, address: str | None) -> PluginRef:
     return PluginRef(name=executor, options={"address": address} if address else {})
 
 
+def plugins_or_files(group: str) -> Callable[..., list[CompletionItem]]:
+    """Return what completes an option that takes a name of a plugin or a file."""
+
+    def complete(ctx: click.Context, param: click.Parameter, text: str) -> list[CompletionItem]:
+        found = [CompletionItem(name) for name in plugins.names(group) if name.startswith(text)]
+        return found or [CompletionItem(text, type="file")]
+
+    return complete
+
+
 agent_options: list[Decorator] = [
     click.option(
         "-s",
         "--schema",
         metavar="AGENT",
+        shell_complete=plugins_or_files("assay.adapters"),
         help="The agent: a schema file, or the name of an adapter (see assay agents).",
     ),
     model_option,
@@ -282,6 +295,7 @@ grader_options: list[Decorator] = [
         "graders",
         multiple=True,
         metavar="GRADER",
+        shell_complete=plugins_or_files("assay.graders"),
         help="Grade with this file or built-in grader (see docs/graders.md). May be repeated.",
     ),
     click.option(
@@ -306,6 +320,12 @@ benchmark_options: list[Decorator] = [
         help="Run the prompts of an installed benchmark, with its world and its graders, instead "
         "of a prompt file. OPTIONS are KEY=VALUE,KEY=VALUE or a JSON object. By default, the "
         "prompts come from PROMPTS.",
+    ),
+    click.option(
+        "--skip-unsupported",
+        is_flag=True,
+        help="Leave out tasks of the benchmark that cannot be run here, and say which and why. By "
+        "default, one such task stops the command before anything runs.",
     ),
 ]
 
@@ -499,7 +519,7 @@ def output_mode(output: Path | None, resume: bool, append: bool, overwrite: bool
 
 def agent_ref(options: AgentOptions) -> PluginRef:
     """The agent that the options name; checks that it can be built and its cost be estimated."""
-    given = ways_given(options)
+    given = agent_options_given(options)
     if not given:
         msg = "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND."
         raise click.UsageError(msg)
@@ -536,7 +556,7 @@ def with_agent_options(agent: str | PluginRef, options: AgentOptions) -> PluginR
     return ref
 
 
-def ways_given(options: AgentOptions) -> list[tuple[str, str]]:
+def agent_options_given(options: AgentOptions) -> list[tuple[str, str]]:
     """The options that name an agent, the one that counts first."""
     ways = (("-s", options.schema), ("--simple", options.simple), ("--shell", options.shell))
     return [(flag, value) for flag, value in ways if value]

@@ -280,7 +280,7 @@ def folded(text: str, width: int) -> str:
     )
 
 
-def leading_on(files: Sequence[Path], *, failed: bool, report: str, then: str) -> Iterator[str]:
+def closing_lines(files: Sequence[Path], *, failed: bool, report: str, then: str) -> Iterator[str]:
     """Yield the last lines of a run: where the failures are, the report, the next command."""
     names = " ".join(visible_line(shlex.quote(str(path))) for path in files)
     if failed and names:

@@ -28,7 +28,7 @@ class Number(click.FloatRange):
         return number
 
 
-class WithSandbox(click.Command):
+class SandboxCommand(click.Command):
     """A command whose option --sandbox may stand alone: the word after it is not its value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -344,7 +344,8 @@ container_option: Decorator = click.option(
     "--container",
     metavar="IMAGE",
     help="Run each agent in a container of this image, with docker or podman. Add "
-    "--sandbox=no-network to let it reach only its models. Default: no container.",
+    "--sandbox=no-network to let it reach only its models. The word task is the image that each "
+    "task of a benchmark brings along. Default: no container.",
 )
 memory_option: Decorator = click.option(
     "--memory",

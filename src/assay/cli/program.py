@@ -8,15 +8,21 @@ from typing import Any
 
 import click
 
-from assay.cli.options import AgentOptions, BatchOptions, agent_ref, ways_given, with_agent_options
+from assay.cli.options import (
+    AgentOptions,
+    BatchOptions,
+    agent_options_given,
+    agent_ref,
+    with_agent_options,
+)
 from assay.cli.output import echo_folded
-from assay.cli.parameters import WithSandbox
+from assay.cli.parameters import SandboxCommand
 from assay.records.spec import PluginRef
 from assay.records.text import visible_line
 from assay.run.process import is_program, program_places
 
 
-class WithProgram(WithSandbox):
+class ProgramCommand(SandboxCommand):
     """A command that takes the command line of an agent: behind --, or behind the prompts.
 
     Behind the prompts, its first word is a program. What follows is the program's, except for
@@ -79,7 +85,7 @@ class _CommandLine:
     def _value_follows(self, word: str) -> bool:
         """Whether the next word is the value of this option; -qj 4 is -q and -j 4."""
         if word[:2] == "--":
-            # --sandbox may stand alone: see WithSandbox.
+            # --sandbox may stand alone: see SandboxCommand.
             return "=" not in word and word != "--sandbox" and self._takes_value(word)
         takes = [self._takes_value(f"-{letter}") for letter in word[1:]]
         return True in takes and takes.index(True) == len(takes) - 1
@@ -118,7 +124,7 @@ _DESCRIBES_AGENT = frozenset(AgentOptions.__struct_fields__)
 def chosen_agent(ctx: click.Context, options: AgentOptions) -> PluginRef:
     """The agent given by name, or as a program that speaks the Agent Client Protocol."""
     program: list[str] = ctx.meta.get("program", [])
-    given = ways_given(options)
+    given = agent_options_given(options)
     if not program and not given:
         msg = (
             "No agent given. Use -s SCHEMA, --simple COMMAND or --shell COMMAND, or name a program "

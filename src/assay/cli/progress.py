@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from assay.cli.output import echo_folded, note_unmasked
-from assay.cli.tally import Running, Tally, clock_text
+from assay.cli.tally import Tally, TrialInProgress, clock_text
 from assay.pipeline.doubts import Doubts, first_failure, same_text
 from assay.pipeline.extract import raw_failure
 from assay.pipeline.run import BatchProgress
@@ -110,7 +110,7 @@ class Progress(BatchProgress):
         """Called from a worker's thread when a trial starts (no step) and at each of its steps."""
         name, trial = spec.prompt.id, spec.number
         if step is None:
-            self.tally.running[_place(spec)] = Running(name, trial, time.monotonic())
+            self.tally.running[_place(spec)] = TrialInProgress(name, trial, time.monotonic())
             self._write_event("started", id=name, trial=trial)
             return
         label = step.name if isinstance(step, ToolCall) else type(step).__name__.lower()
@@ -173,6 +173,9 @@ class Progress(BatchProgress):
                 self.tally.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
         self.tally.finish(failure.cause if failure else None, cost, passed, result.id)
         self.tally.n_unverified += failure is not None and failure.is_unverified
+        if passed is not None and any(one.is_unverified for one in result.retried or ()):
+            n_excused, n_passed = self.tally.excused
+            self.tally.excused = n_excused + 1, n_passed + passed
         self._compare(None if passed else failure)
         self.tally.running.pop(_place(spec), None)
         self._show(spec, failure, result.timing.total, passed)

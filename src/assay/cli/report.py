@@ -135,7 +135,7 @@ def command(**given: Any) -> None:
         msg = "--sequential needs a --margin above 0."
         raise click.UsageError(msg)
     strategy = chosen_strategy(options.strategy, options.grader)
-    named = name_runs(options.files, options.labelled)
+    named = name_runs(options.files, options.labelled, raw=True)
     suffix = options.output.suffix if options.output is not None else ""
     style = options.style or _STYLES.get(suffix, "html")
     output = options.output

@@ -17,11 +17,11 @@ from assay.cli.options import (
     text_agent_options,
     with_options,
 )
-from assay.cli.parameters import WithSandbox, help_option
+from assay.cli.parameters import SandboxCommand, help_option
 
 
 @click.command(
-    cls=WithSandbox,
+    cls=SandboxCommand,
     short_help="Run prompts and write the agent's raw output.",
     epilog=variables(*CACHE)
     + examples(

@@ -18,7 +18,7 @@ type Passes = dict[str, tuple[int, int]]
 """Of each prompt: how many trials passed, and how many were measured."""
 
 
-class Running(msgspec.Struct):
+class TrialInProgress(msgspec.Struct):
     """A trial that has begun and not ended."""
 
     prompt: str
@@ -45,7 +45,9 @@ class Tally(msgspec.Struct):
     causes: dict[str, int] = field(default_factory=dict)
     n_unverified: int = 0
     """How many of them are excuses for which there is only the agent's word."""
-    running: dict[str, Running] = field(default_factory=dict)
+    excused: tuple[int, int] = 0, 0
+    """Measured trials with such an excuse for an earlier attempt, and how many of them passed."""
+    running: dict[str, TrialInProgress] = field(default_factory=dict)
     began_s: float = field(default_factory=time.monotonic)
     n_prompts: int = 0
     has_repeats: bool = False

@@ -32,7 +32,7 @@ from assay.cli.parameters import (
     repeats_option,
     stdin_option,
 )
-from assay.cli.program import WithProgram, say_program
+from assay.cli.program import ProgramCommand, say_program
 from assay.pipeline.run import Batch
 from assay.records.experiment import RETRIES
 
@@ -56,7 +56,7 @@ class TrialsOptions(CaptureOptions, frozen=True, kw_only=True):
 
 
 @click.command(
-    cls=WithProgram,
+    cls=ProgramCommand,
     short_help="Run every prompt several times, to measure pass@k.",
     epilog=variables(*PRICES, *CACHE)
     + examples(

@@ -26,7 +26,7 @@ from assay.cli.options import (
 from assay.cli.output import echo_folded, open_stdout, refuse_inputs, whole_output
 from assay.cli.parameters import (
     InFile,
-    WithSandbox,
+    SandboxCommand,
     help_option,
     margin_option,
     repeats_option,
@@ -80,7 +80,7 @@ _PLACE = ("cwd", "workspace_dir", "isolate")
 
 
 @click.command(
-    cls=WithSandbox,
+    cls=SandboxCommand,
     short_help="Measure whether an agent uses a skill when it should.",
     epilog=variables(*PRICES, *CACHE)
     + examples(

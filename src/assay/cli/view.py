@@ -85,7 +85,7 @@ def command(**given: Any) -> None:
         msg = "assay view follows files as they grow; write what comes on stdin to a file first."
         raise click.UsageError(msg)
     folders = [Path(path) for path in options.paths if Path(path).is_dir()]
-    named = name_runs(tuple(p for p in options.paths if not Path(p).is_dir()), ())
+    named = name_runs(tuple(p for p in options.paths if not Path(p).is_dir()), (), raw=True)
     for _, path in named:
         if not path.is_file():
             msg = f"{path}: no such file"

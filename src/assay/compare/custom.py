@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from assay import plugins
-from assay.compare.head_to_head import Judged
+from assay.compare.head_to_head import CustomJudgement
 from assay.compare.pairs import Aligned
 from assay.errors import InputError, PluginError
 from assay.plugin import Host
@@ -42,7 +42,7 @@ class _Ranking(msgspec.Struct):
 
 def custom_judge(
     path: str, host: Host, mask: Callable[[str], str], timeout_s: float = 60.0
-) -> Callable[[Aligned], Judged]:
+) -> Callable[[Aligned], CustomJudgement]:
     """Make a strategy of a file with a grade (or compare) function, or of a program.
 
     mask hides the secrets of our environment in what it says.
@@ -53,7 +53,7 @@ def custom_judge(
         raise InputError(msg)
     ask = _module(file, host, timeout_s) or _python(file) or _program(file, host, timeout_s)
 
-    def rank(aligned: Aligned) -> Judged:
+    def rank(aligned: Aligned) -> CustomJudgement:
         totals = [np.full(len(run.ids), np.nan) for run in aligned.runs]
         labels = {run.label: number for number, run in enumerate(aligned.runs)}
         reasoning = {}
@@ -66,7 +66,7 @@ def custom_judge(
                 # A Python function may return half a surrogate pair, which no JSON can hold.
                 text = ranking.reasoning.encode("utf-8", "replace").decode()
                 reasoning[prompt] = mask(text)
-        return Judged(file.name, totals, reasoning)
+        return CustomJudgement(file.name, totals, reasoning)
 
     return rank
 

@@ -24,7 +24,7 @@ MOST_BYTES = 32 * 1024 * 1024
 _MOST_CACHED = 64
 
 
-class Doubtful(msgspec.Struct, frozen=True):
+class DoubtfulPasses(msgspec.Struct, frozen=True):
     """The passes of a file that are in doubt, each by its prompt and its place among the trials."""
 
     hacked: tuple[tuple[str, int], ...] = ()
@@ -71,12 +71,12 @@ def doubt_sentences(sections: dict[str, Any]) -> list[str]:
     return list(sections["doubts"]["sentences"]) if "doubts" in sections else []
 
 
-def doubtful_in(path: Path) -> Doubtful:
+def doubtful_in(path: Path) -> DoubtfulPasses:
     """Find them in a file; what was found is kept while the file does not change."""
     try:
         about = os.stat(path)  # noqa: PTH116 - of a path that may be no file any more
     except OSError:
-        return Doubtful()
+        return DoubtfulPasses()
     key = (str(path), about.st_ino, about.st_size, about.st_mtime_ns)
     if key not in _found:
         if len(_found) >= _MOST_CACHED:
@@ -85,15 +85,15 @@ def doubtful_in(path: Path) -> Doubtful:
     return _found[key]
 
 
-_found: dict[tuple[str, int, int, int], Doubtful] = {}
+_found: dict[tuple[str, int, int, int], DoubtfulPasses] = {}
 
 
-def _look(path: Path) -> Doubtful:
+def _look(path: Path) -> DoubtfulPasses:
     last: dict[str, tuple[list[int], list[int], int]] = {}
     with open_rows(path) as rows:
         for part in rows.map(lambda part: list(_look_at_lines(part))):
             last.update(part)  # of rows with the same id the last one counts
-    return Doubtful(
+    return DoubtfulPasses(
         hacked=tuple((name, n) for name, (found, _, _) in last.items() for n in found),
         others=tuple((name, n) for name, (_, found, _) in last.items() for n in found),
         n_honeypots=sum(n for _, _, n in last.values()),

@@ -24,7 +24,7 @@ type Totals = list[Floats]
 """For each run the strategy's total of each of its prompts; NaN is not measured."""
 
 
-class Judged(NamedTuple):
+class CustomJudgement(NamedTuple):
     """What a user's own strategy said of each prompt."""
 
     grader: str
@@ -54,7 +54,7 @@ def pairwise(aligned: Aligned, totals: Totals) -> list[dict[str, Any]]:
 
 
 def judge_section(
-    aligned: Aligned, judged: Judged, problems: Mapping[str, list[str]]
+    aligned: Aligned, judged: CustomJudgement, problems: Mapping[str, list[str]]
 ) -> dict[str, Any]:
     """Describe what a user's own strategy decided, in words and with its first reasons.
 
@@ -107,7 +107,7 @@ def _preference(
 
 
 def capture_prompts(
-    aligned: Aligned, totals: Totals, judged: Judged | None = None
+    aligned: Aligned, totals: Totals, judged: CustomJudgement | None = None
 ) -> Iterator[list[bytes]]:
     """Yield a JSON row for each prompt that two or more runs have, many rows at a time."""
     latencies = [run.mean_of(run.duration_ms) for run in aligned.runs]
@@ -125,7 +125,7 @@ def capture_prompts(
 
 
 def trials_prompts(
-    aligned: Aligned, totals: Totals, judged: Judged | None = None
+    aligned: Aligned, totals: Totals, judged: CustomJudgement | None = None
 ) -> Iterator[list[bytes]]:
     """Yield a JSON row for each prompt that two or more runs have repeated, many at a time."""
     both = [pass_k(run) for run in aligned.runs]
@@ -167,7 +167,7 @@ class _Rows:
         ids = _texts(texts_at(self._aligned.ids, self._chosen[some]))
         columns: list[tuple[int | None, list[bytes]]] = [(None, ids)]
         for value in fields.values():
-            if isinstance(value, _OfPrompts):
+            if isinstance(value, _PromptValues):
                 columns.append((None, value.tokens(some)))
             else:
                 columns += [(r, _tokens(column, where[:, r])) for r, column in enumerate(value)]
@@ -182,14 +182,14 @@ class _Rows:
             for i, here in enumerate(map(tuple, present.tolist()))
         ]
 
-    def reasoning(self, judged: Judged | None) -> dict[str, "_OfPrompts"]:
+    def reasoning(self, judged: CustomJudgement | None) -> dict[str, "_PromptValues"]:
         """Return the field with what a judge said; none, if there was no judge."""
         if judged is None:
             return {}
         reasons = map(judged.reasoning.get, self._chosen.tolist())
-        return {"reasoning": _OfPrompts([msgspec.json.encode(each) for each in reasons])}
+        return {"reasoning": _PromptValues([msgspec.json.encode(each) for each in reasons])}
 
-    def winners(self, totals: Totals) -> "_OfPrompts":
+    def winners(self, totals: Totals) -> "_PromptValues":
         """Return the winner of each prompt: the one run that has the highest total alone."""
         table = np.full(self._where.shape, -np.inf)
         unknown = np.zeros(len(self._where), dtype=bool)
@@ -203,13 +203,13 @@ class _Rows:
         no_winner = unknown | ((table == top[:, None]).sum(axis=1) > 1)
         names = [*map(msgspec.json.encode, self._labels), b"null"]
         numbers = np.where(no_winner, len(self._labels), best)
-        return _OfPrompts(names, numbers)
+        return _PromptValues(names, numbers)
 
     def _pattern(self, fields: dict[str, Any], present: tuple[bool, ...]) -> bytes:
         text = b'{"id":%b'
         for name, value in fields.items():
             text += b"," + msgspec.json.encode(name) + b":"
-            if isinstance(value, _OfPrompts):
+            if isinstance(value, _PromptValues):
                 text += b"%b"
                 continue
             # The row is filled in with %: a percent sign in a label is doubled.
@@ -219,7 +219,7 @@ class _Rows:
         return text + b"}"
 
 
-class _OfPrompts:
+class _PromptValues:
     """A value of each prompt, as JSON; where values repeat, with the number of each."""
 
     def __init__(self, values: list[bytes], numbers: Ints | None = None) -> None:

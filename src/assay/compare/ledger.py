@@ -47,7 +47,7 @@ class _ResolvedArm(msgspec.Struct):
     setup: Arm
 
 
-class _Resolved(msgspec.Struct):
+class _ResolvedFile(msgspec.Struct):
     experiment: dict[str, Any]
     arms: dict[str, _ResolvedArm]
 
@@ -135,11 +135,11 @@ def looks_before(looks: Sequence[EditLook], run: str) -> list[EditLook]:
 
 def chains(folder: Path) -> dict[str, list[EditLook]]:
     """Return the looks at each arm of an experiment against the control of its newest run."""
-    newest: tuple[str, _Resolved] | None = None
+    newest: tuple[str, _ResolvedFile] | None = None
     for path in folder.glob(f"*/{VERDICT}"):
         try:
             ended = msgspec.json.decode(read_kept(path), type=_Verdict).ended
-            resolved = msgspec.json.decode(read_kept(path.with_name(RESOLVED)), type=_Resolved)
+            resolved = msgspec.json.decode(read_kept(path.with_name(RESOLVED)), type=_ResolvedFile)
         except (OSError, *UNREADABLE):
             continue
         if newest is None or ended > newest[0]:
@@ -157,7 +157,7 @@ def _looks(run: Path, control: Arm, wanted: str, others: Collection[str]) -> Ite
     try:
         data, signatures = read_kept(run / VERDICT), Signatures.read(run)
         verdict = msgspec.json.decode(data, type=_Verdict)
-        resolved = msgspec.json.decode(read_kept(run / RESOLVED), type=_Resolved)
+        resolved = msgspec.json.decode(read_kept(run / RESOLVED), type=_ResolvedFile)
     except (OSError, *UNREADABLE):
         return
     first = resolved.experiment.get("control", "")

@@ -196,10 +196,10 @@ def use_database(files: Sequence[tuple[str, Path]], use: Callable[["Database"], 
     """
     remove_abandoned_folders()
     with temporary_folder("assay-query-") as folder:
-        compute_in_child_process(partial(_used, files, Path(folder), use), "DuckDB")
+        compute_in_child_process(partial(_with_database, files, Path(folder), use), "DuckDB")
 
 
-def _used(
+def _with_database(
     files: Sequence[tuple[str, Path]], folder: Path, use: Callable[["Database"], None]
 ) -> None:
     sources = [

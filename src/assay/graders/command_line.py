@@ -77,7 +77,7 @@ class CommandLine:
         self, host: Host, cwd: str, timeout_s: float, env: Mapping[str, str] | None = None
     ) -> Finished:
         """Run the command to its end, or to the timeout."""
-        script, twin = self.script, self._twin(cwd)
+        script, twin = self.script, self._workspace_copy(cwd)
         variables = program_env(env)
         if script is None:
             return host.run(self._argv, cwd=cwd, env=variables, timeout_s=timeout_s)
@@ -98,13 +98,13 @@ class CommandLine:
         if script is None:
             return []
         changes = script.changes(trial.cwd)
-        twin = self._twin(trial.cwd or "")
+        twin = self._workspace_copy(trial.cwd or "")
         if twin is not None and script.differs_at(twin):
             word = self.words[self._at]
             changes.append(f"{word} in the workspace differs from {script.path}, which was run")
         return changes
 
-    def _twin(self, cwd: str) -> Path | None:
+    def _workspace_copy(self, cwd: str) -> Path | None:
         """Return where the workspace may have a copy of the script, as of all in its template."""
         if self.script is None or not cwd or Path(self.words[self._at]).is_absolute():
             return None
@@ -126,11 +126,11 @@ def words(command: str | list[str]) -> list[str]:
 def _script_positions(argv: list[str]) -> list[int]:
     """Return where a script may stand: as the program itself, and behind each interpreter."""
     found = [0] if argv and "/" in argv[0] and not _starts_others(argv[0]) else []
-    behind = [_behind(argv, at) for at, word in enumerate(argv) if _is_interpreter(word)]
+    behind = [_script_position(argv, at) for at, word in enumerate(argv) if _is_interpreter(word)]
     return found + [at for at in behind if at is not None]
 
 
-def _behind(argv: list[str], interpreter: int) -> int | None:
+def _script_position(argv: list[str], interpreter: int) -> int | None:
     """Return the position of an interpreter's script."""
     at = interpreter + 1
     if argv[at : at + 1] == [_SUBCOMMANDS.get(Path(argv[interpreter]).name)]:

@@ -260,7 +260,7 @@ class FrozenFile:
 
     def refuse_changes(self, cwd: str | None) -> None:
         """Raise if a file that the program uses is not what it was; cwd is the agent's folder."""
-        for path in self._changed_beside(cwd, own=True):
+        for path in self._changed_neighbours(cwd, own=True):
             raise refuse(path)
         if self._names is None:
             return
@@ -278,10 +278,10 @@ class FrozenFile:
         name = shown(self.path)
         if self.changed(mode=mode):
             return [f"{name} {CHANGED}; it was used as it had been at the start"]
-        named = self._changed_beside(cwd, own=False)
+        named = self._changed_neighbours(cwd, own=False)
         return [f"{shown(path)} {CHANGED}, and {name} names it" for path in named]
 
-    def _changed_beside(self, cwd: str | None, *, own: bool) -> Iterator[str]:
+    def _changed_neighbours(self, cwd: str | None, *, own: bool) -> Iterator[str]:
         folder = str(self.path.parent)
         workspace = os.path.realpath(cwd) if cwd else None
         for path, (then, content) in self._beside.items():
@@ -338,9 +338,9 @@ class FrozenFiles:
         """
         if twin is not None:
             is_same = partial(self._files[0].is_at, twin, mode=self._mode)
-            with suppress(_Changed):
+            with suppress(_FileChanged):
                 return _use([twin], is_same, lambda: function(lambda _path: str(twin)))
-        with suppress(_Changed):
+        with suppress(_FileChanged):
             return _use([*self.paths, *self._absent], self._are_same, lambda: function(str))
         root = self._copy()
         return function(lambda path: str(root / path.relative_to("/")))
@@ -383,7 +383,7 @@ class FrozenFiles:
                 link.symlink_to(packages)
 
 
-class _Changed(Exception):
+class _FileChanged(Exception):
     """A file was not what it should be, before or after it was used."""
 
 
@@ -391,17 +391,17 @@ def _use[T](paths: Sequence[Path], are_same: Callable[[], bool], function: Calla
     """Call a function that uses files; what comes of it counts only if they stay the same."""
     before = [stamp(path) for path in paths]  # first: they may change after they were compared
     if not are_same():
-        raise _Changed
+        raise _FileChanged
     try:
         result = function()
     except Interrupted:
         raise
     except AssayError as error:
         if [stamp(path) for path in paths] != before:
-            raise _Changed from error
+            raise _FileChanged from error
         raise
     if [stamp(path) for path in paths] != before:
-        raise _Changed
+        raise _FileChanged
     return result
 
 

@@ -100,7 +100,7 @@ class PythonCode(Grader):
                 if not alarm.is_set:
                     alarm.set()
             return self.judge(trial)
-        except _TooLong:
+        except _OutOfTime:
             return PluginError(f"Grader gave no answer in {self.timeout_s:g} s")
         except Exception as error:  # noqa: BLE001 - whatever it is, this trial has no verdict
             return error
@@ -171,7 +171,7 @@ class _PendingTrials:
             self._child.close()
 
 
-class _TooLong(BaseException):
+class _OutOfTime(BaseException):
     """The time is over. Not an Exception, because libraries catch those."""
 
 
@@ -196,7 +196,7 @@ class _Alarm:
         if self.deadline_s is None:
             self._clear()
         elif time.monotonic() >= self.deadline_s:
-            raise _TooLong
+            raise _OutOfTime
 
     def _clear(self) -> None:
         atexit.unregister(self._clear)

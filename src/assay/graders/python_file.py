@@ -68,6 +68,8 @@ class FrozenCode(msgspec.Struct, kw_only=True):
     """When this was noted; 0 if no agent can have changed anything."""
     written: str = ""
     """A file in which the grader's processes note what they write themselves."""
+    sealed: bool = False
+    """It is somebody else's: an attempt to write, to connect or to start a program ends it."""
 
 
 @dataclass(kw_only=True)
@@ -130,6 +132,8 @@ class PythonFile(PythonCode):
     @property
     def files(self) -> list[Path]:
         """The file, what it names in its folder and, once frozen, what it used when loaded."""
+        if not self._files:  # of a process of ours
+            return [Path(self._code.path)]
         found = {*self._files[0].used(), *(file.path for file in self._files)}
         return sorted({*found, *map(Path, self._code.files)})
 
@@ -144,6 +148,8 @@ class PythonFile(PythonCode):
 
     def judge(self, trial: Trial) -> Grade:
         watch, call = self._watch, self._call
+        if self._code.sealed:
+            return _judge_sealed(call, trial)
         if watch is None:
             return check_value(call(trial))
         watch.begin()
@@ -176,6 +182,8 @@ class PythonFile(PythonCode):
 
     @cached_property
     def _call(self) -> Callable[[Trial], Any]:
+        if self._code.sealed:
+            _refuse_acts()
         watch = self._watch  # begins before the file is loaded
         try:
             module = load(self._code)
@@ -201,6 +209,43 @@ class PythonFile(PythonCode):
             return self._runner.run(value) if isinstance(value, CoroutineType) else value
 
         return call
+
+
+def _judge_sealed(call: Callable[[Trial], Any], trial: Trial) -> Grade:
+    try:
+        return check_value(call(trial))
+    finally:
+        if _acts:  # also where its code has caught the exception
+            msg = f"it tried {_acts[0]}, and a grader of a bundle may do nothing but judge"
+            raise PluginError(msg)
+
+
+_acts: list[str] = []
+"""What a sealed grader tried in this process, which is a fork that judges and does nothing else."""
+_ACTS = {
+    **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto"), "to connect"),
+    **dict.fromkeys(("socket.getaddrinfo", "socket.gethostbyname"), "to connect"),
+    **dict.fromkeys(("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link"), "to write"),
+    **dict.fromkeys(("os.symlink", "os.truncate", "os.chmod", "os.chown"), "to write"),
+    **dict.fromkeys(("subprocess.Popen", "os.posix_spawn", "os.system"), "to start a program"),
+    **dict.fromkeys(("os.exec", "os.fork", "os.forkpty", "ctypes.dlopen"), "to start a program"),
+}
+
+
+def _refuse_acts() -> None:
+    """Let nothing in this process write, connect or start a program from now on."""
+
+    def refuse_act(event: str, args: tuple[Any, ...]) -> None:
+        act = _ACTS.get(event, "")
+        if event == "open" and isinstance(args[2], int) and args[2] & (_WRITES | os.O_CREAT):
+            act = "to write"
+        if act:
+            about = next((str(one) for one in args if isinstance(one, str | bytes | tuple)), "")
+            _acts.append(f"{act} ({event} {about[:100]})".replace(" )", ")"))
+            msg = f"a grader of a bundle may not do this: {event}"
+            raise PermissionError(msg)
+
+    sys.addaudithook(refuse_act)
 
 
 _OF_PROMPTFOO = "get_assert"

@@ -181,7 +181,7 @@ class Trigger(PythonCode):
         others = [skill for skill in used if skill != self.skill]
         outcome: dict[str, Any] = {"fired": fired, "otherSkills": others}
         places = [loaded_from(step, self.skill) for step in firing]
-        if place := next((p for p in places if p and _is_elsewhere(p, trial.cwd)), None):
+        if place := next((p for p in places if p and _is_outside(p, trial.cwd)), None):
             outcome["loadedFrom"] = place
         return Grade(
             pass_=fired == should,
@@ -191,7 +191,7 @@ class Trigger(PythonCode):
         )
 
 
-def _is_elsewhere(folder: str, cwd: str | None) -> bool:
+def _is_outside(folder: str, cwd: str | None) -> bool:
     """Whether a folder is not in the agent's own; a relative path is."""
     return folder[0] in "~$" or (folder[0] == "/" and not folder.startswith(f"{cwd}/"))
 

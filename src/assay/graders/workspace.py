@@ -100,7 +100,7 @@ class Command(_RunsCommand):
         if done.timed_out:
             return self._too_slow(done)
         if done.exit_code != self.exit_code:  # 127 may be what the operator expects
-            refuse_unrun(done)
+            refuse_not_started(done)
         passed = done.exit_code == self.exit_code
         reason = f"exit code {done.exit_code}"
         if not passed:
@@ -115,7 +115,7 @@ class Command(_RunsCommand):
         return Grade(pass_=False, score=0.0, reasoning=reason)
 
 
-def refuse_unrun(done: Finished) -> None:
+def refuse_not_started(done: Finished) -> None:
     """Raise when the exit code means that a shell could not start the command."""
     why = _CANNOT_RUN.get(done.exit_code or 0)
     if why:
@@ -127,15 +127,15 @@ def workspace_of(trial: Trial) -> str:
     """Return the folder the agent worked in."""
     if trial.cwd is None:
         if folder := trial.row.get("cwd") or trial.metadata.get("workspaceDir"):
-            raise _gone(folder)
+            raise _missing_folder_error(folder)
         msg = "no workspace to look at: the row has no cwd"
         raise PluginError(msg, hint="capture with --workspace-dir")
     if not Path(trial.cwd).is_dir():
-        raise _gone(trial.cwd)
+        raise _missing_folder_error(trial.cwd)
     return trial.cwd
 
 
-def _gone(folder: str) -> PluginError:
+def _missing_folder_error(folder: str) -> PluginError:
     why = "a later run may have removed it: capture again with this grader, or with"
     return PluginError(f"the workspace is gone: {folder}; {why} --keep-workspaces all")
 
@@ -229,7 +229,7 @@ class _Git:
         own = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
         self._env = {**own, **_QUIET}
         self._set(_SAFE)
-        self._set({key: value for key in self._config_keys() if (value := _harmless(key))})
+        self._set({key: value for key in self._config_keys() if (value := _disabling_value(key))})
 
     def __call__(self, *words: str) -> bytes:
         """Run a command that must not fail; return its stdout."""
@@ -332,7 +332,7 @@ def _commit(git: _Git, base: str) -> str:
     return git(*words).decode().strip()
 
 
-def _harmless(key: str) -> str:
+def _disabling_value(key: str) -> str:
     """Return the value that disables a program, "" for other settings; " " is an empty value."""
     if not _PROGRAM.match(key):
         return ""
@@ -393,7 +393,7 @@ class Git(_RunsCommand):
     def grade(self, trial: Trial, host: Host) -> Grade:
         """Look at what changed, then run the tests."""
         changes = self._changes(trial, host)
-        wrong = self._wrong(changes)
+        wrong = self._unexpected_changes(changes)
         outcome = {
             "type": "git",
             "filesCreated": changes.created[:_LISTED],
@@ -432,7 +432,7 @@ class Git(_RunsCommand):
             raise PluginError(msg, hint="capture with -g git, or name a commit: git:base=COMMIT")
         return read_changes(cwd, self.base or "HEAD", host, self.timeout_s)
 
-    def _wrong(self, changes: WorkspaceChanges) -> list[str]:
+    def _unexpected_changes(self, changes: WorkspaceChanges) -> list[str]:
         paths = [*changes.created, *changes.modified, *changes.deleted]
         wrong = [] if paths else ["nothing changed"]
         if len(paths) < changes.n_files and self.unchanged:
@@ -450,7 +450,7 @@ class Git(_RunsCommand):
         if done.timed_out:
             msg = f"the tests did not end in {self.timeout_s:g} s"
             raise PluginError(msg)
-        refuse_unrun(done)
+        refuse_not_started(done)
         return done.exit_code == 0, f"tests: exit code {done.exit_code}\n{tail(done)}".rstrip()
 
 

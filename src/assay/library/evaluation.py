@@ -20,7 +20,7 @@ from assay.library.reading import Trial
 from assay.library.run import Run, RunOptions
 from assay.library.run import run as start
 from assay.library.verdict import compare
-from assay.library.worker import AssayWarning, Progress, Ungraded
+from assay.library.worker import AssayWarning, Progress, UngradedCount
 from assay.pipeline.doubts import first_failure
 from assay.records.text import counted_noun, visible_line
 from assay.records.trial.files import detect_kind
@@ -129,7 +129,7 @@ class _Tallies:
         self._gate, self._k = gate, k or 1
         self._trials: dict[str, list[Trial]] = {}
         self._n_total = 0
-        self._ungraded = Ungraded()
+        self._ungraded = UngradedCount()
 
     def check(self, progress: Progress) -> None:
         """Refuse, before money is spent, what can never be shown."""

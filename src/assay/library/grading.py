@@ -12,7 +12,7 @@ from assay.library.reading import Trial
 from assay.library.run import Grader, Run, resolve_grader
 from assay.library.trials import Trials, read, rows_of
 from assay.library.wording import errors_in_python
-from assay.library.worker import Ungraded, compute
+from assay.library.worker import UngradedCount, compute
 from assay.pipeline.grade import GradeRequest, execute, plan
 from assay.records.trial.files import trials_in
 from assay.run.background import Send
@@ -53,7 +53,7 @@ def grade(
 
     work = partial(_grade, trials, given, grader_timeout_s, jobs)
     lines: list[Any] = compute(work, known)
-    ungraded = Ungraded()
+    ungraded = UngradedCount()
     for line in lines:
         for trial in trials_in(line, trials.source):
             ungraded.add(trial)
@@ -84,6 +84,7 @@ def trials_given(rows: Any) -> Trials:
         rows = [rows]
     found = list(rows) if isinstance(rows, Iterable) else []
     if not found or not all(isinstance(one, Trial) for one in found):
-        msg = f"rows is a {type(rows).__name__}; give a file, or what assay.read or run returned"
+        kind = type(rows).__name__
+        msg = f"rows is of type {kind}; give a file, or what assay.read or run returned"
         raise UsageError(msg)
     return Trials([("trials", line) for line in rows_of(found)], "trials")

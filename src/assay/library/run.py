@@ -350,7 +350,8 @@ def check_prompt_file(path: str) -> None:
 def read_prompt_rows(prompts: Any) -> list[PromptRow]:
     """Return prompts that are given as they are; refuse what a prompt file may not hold either."""
     if isinstance(prompts, Mapping) or not isinstance(prompts, Iterable):
-        msg = f"prompts is a {type(prompts).__name__}; give a file, or a list of texts or dicts"
+        kind = type(prompts).__name__
+        msg = f"prompts is of type {kind}; give a file, or a list of texts or dicts"
         hint = "give a list: [prompt]" if isinstance(prompts, Mapping) else HINT
         raise UsageError(msg, hint=hint)
     rows: list[PromptRow] = []
@@ -359,7 +360,7 @@ def read_prompt_rows(prompts: Any) -> list[PromptRow]:
         place = f"prompts[{number - 1}]"
         fields = {"input": given} if isinstance(given, str) else given
         if not isinstance(fields, Mapping):
-            msg = f"{place} is a {type(given).__name__}; a prompt is a text or a dict"
+            msg = f"{place} is of type {type(given).__name__}; a prompt is a text or a dict"
             raise InputError(msg, hint=HINT)
         try:
             line = msgspec.json.encode({"id": str(number), **fields})

@@ -220,7 +220,7 @@ def _check_runs(runs: tuple[Any, ...]) -> None:
         raise UsageError(msg, hint='as in assay.compare("before.jsonl", "after.jsonl")')
     for number, run in enumerate(runs, 1):
         if not is_path(run) and not isinstance(run, Trials | Run):
-            msg = f"run {number} is a {type(run).__name__}"
+            msg = f"run {number} is of type {type(run).__name__}"
             raise UsageError(msg, hint="give a file, or what assay.run, read or grade returned")
 
 

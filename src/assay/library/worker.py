@@ -18,6 +18,7 @@ from assay.library.reading import Trial, trials_to_read
 from assay.library.wording import in_python
 from assay.pipeline.doubts import first_failure
 from assay.pipeline.run import BatchProgress, RunRequest, execute, plan
+from assay.pipeline.stages import masked_extra
 from assay.pipeline.steps import Budget
 from assay.records import trial as records
 from assay.records.rows import decode_row, encode_row, read_lines
@@ -54,7 +55,7 @@ _OURS = (str(Path(errors.__file__).parent), contextlib.__file__.removesuffix(".p
 """Where no program is: Assay, and the decorator round its functions. A whole name never matches."""
 
 
-class Ungraded:
+class UngradedCount:
     """Counts trials that a grader failed to judge."""
 
     def __init__(self) -> None:
@@ -80,13 +81,13 @@ class Ungraded:
             warn(self.words)
 
 
-class _Started(msgspec.Struct, frozen=True, tag=True):
+class _Beginning(msgspec.Struct, frozen=True, tag=True):
     n_total: int
     n_before: int = 0
     """Trials that have finished before, and of which nothing is sent."""
 
 
-class _Finished(msgspec.Struct, frozen=True, tag=True):
+class _FinishedTrial(msgspec.Struct, frozen=True, tag=True):
     row: bytes
     """As a file would have it, with one trial."""
     cost_usd: float
@@ -96,7 +97,7 @@ class _Note(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
-class _Failed(msgspec.Struct, frozen=True, tag=True):
+class _Failure(msgspec.Struct, frozen=True, tag=True):
     kind: str
     message: str
     hint: str
@@ -106,11 +107,11 @@ class _Result(msgspec.Struct, frozen=True, tag=True):
     value: msgspec.Raw
 
 
-class _Over(msgspec.Struct, frozen=True, tag=True):
+class _End(msgspec.Struct, frozen=True, tag=True):
     pass
 
 
-type _Message = _Started | _Finished | _Note | _Failed | _Result | _Over
+type _Message = _Beginning | _FinishedTrial | _Note | _Failure | _Result | _End
 _MESSAGES: msgspec.msgpack.Decoder[_Message] = msgspec.msgpack.Decoder(_Message)
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -129,7 +130,7 @@ class Reader:
         self._source, self._on_progress = source, on_progress
         self._n_total = self._n_done = self._n_passed = 0
         self._cost_usd = 0.0
-        self._ungraded = Ungraded()
+        self._ungraded = UngradedCount()
         self.is_over = False
         self.rows: deque[bytes] = deque()
         """Of trials that have finished and nobody has taken yet."""
@@ -142,10 +143,10 @@ class Reader:
             why = background.how_it_ended or "the process that ran the trials ended too early"
             raise AssayError(why, hint="what has finished is kept: run the same again")
         match _MESSAGES.decode(message):
-            case _Started(n_total, n_before):
+            case _Beginning(n_total, n_before):
                 self._n_total, self._n_done = n_total, n_before
                 self._report_progress(None)
-            case _Finished(row, cost_usd):
+            case _FinishedTrial(row, cost_usd):
                 self._n_done, self._cost_usd = self._n_done + 1, cost_usd
                 self.rows.append(row)
                 (trial,) = trials_to_read(row, self._source)
@@ -154,11 +155,11 @@ class Reader:
                 self._report_progress(trial)
             case _Note(text):
                 warn(text)
-            case _Failed(kind, words, hint):
+            case _Failure(kind, words, hint):
                 raise getattr(errors, kind, AssayError)(words, hint=hint)
             case _Result(value):
                 self.value = msgspec.msgpack.decode(value)
-            case _Over():
+            case _End():
                 self.is_over = True
                 self._ungraded.say()
 
@@ -181,13 +182,13 @@ def send_errors(work: Callable[[Send], object], send: Send) -> None:
         value = work(send)
         if value is not None:
             send(_encode(_Result(msgspec.Raw(_encode(value)))))
-        send(_encode(_Over()))
+        send(_encode(_End()))
     except AssayError as error:
         words, hint = in_python(error.message), in_python(error.hint)
-        send(_encode(_Failed(type(error).__name__, words, hint)))
+        send(_encode(_Failure(type(error).__name__, words, hint)))
     except BaseException as error:  # noqa: BLE001 - the program is told of it
         words = f"the run failed: {type(error).__name__}: {error}"
-        send(_encode(_Failed("AssayError", words, traceback.format_exc())))
+        send(_encode(_Failure("AssayError", words, traceback.format_exc())))
 
 
 def compute(
@@ -242,11 +243,11 @@ class _SendingProgress(BatchProgress):
 
     def begin(self, missing: list[TrialSpec], n_planned: int) -> None:
         self.n_left = len(missing)
-        self._send(_encode(_Started(n_planned)))
+        self._send(_encode(_Beginning(n_planned)))
         left = {(spec.prompt.id, spec.number) for spec in missing}
         for key, row in self._earlier():
             if key in self._specs and key not in left:
-                self._send(_encode(_Finished(row, 0.0)))
+                self._send(_encode(_FinishedTrial(row, 0.0)))
 
     def finished(self, spec: TrialSpec, result: Any) -> None:
         self.n_left -= 1
@@ -255,10 +256,11 @@ class _SendingProgress(BatchProgress):
         limit, cost_usd = self._request.max_cost, self._known_usd
         if self._budget is not None and limit is not None:
             cost_usd = limit - self._budget.left
-        row = encode_row(result, {})
-        if self._request.k is not None:
+        if self._request.k is None:
+            row = encode_row(result, masked_extra(spec))
+        else:
             row = _single(spec, to_entry(result, spec.number))
-        self._send(_encode(_Finished(row, cost_usd)))
+        self._send(_encode(_FinishedTrial(row, cost_usd)))
 
     def note(self, text: str) -> None:
         self._send(note(text))
@@ -272,10 +274,10 @@ class _SendingProgress(BatchProgress):
             if self._request.k is None:
                 yield (decode_row(place, line, _Id)[0].id, 1), line
                 continue
-            row, _ = decode_row(place, line, TrialResult)
+            row, extra = decode_row(place, line, TrialResult)
             for entry in row.trials:
                 one = msgspec.structs.replace(row, trials=[entry], k=1)
-                yield (row.id, entry.number), encode_row(one, {})
+                yield (row.id, entry.number), encode_row(one, extra)
         partial = output.with_name(f"{output.name}.partial")
         for place, line in read_lines(partial) if partial.is_file() else ():
             done, _ = decode_row(place, line, FinishedTrial)
@@ -292,13 +294,13 @@ class SentTrials:
         self._known_usd = 0.0
 
     def begin(self, missing: list[TrialSpec], n_planned: int) -> None:
-        self._send(_encode(_Started(n_planned, n_planned - len(missing))))
+        self._send(_encode(_Beginning(n_planned, n_planned - len(missing))))
 
     def finished(self, spec: TrialSpec, result: Any) -> None:
         usage = result.usage
         self._known_usd += usage.spent_usd if usage else 0.0
         row = _single(spec, to_entry(result, spec.number))
-        self._send(_encode(_Finished(row, self._known_usd)))
+        self._send(_encode(_FinishedTrial(row, self._known_usd)))
 
 
 class _Id(msgspec.Struct):
@@ -318,4 +320,4 @@ def _single(spec: TrialSpec, entry: TrialEntry) -> bytes:
         spec_hash=spec.hash,
         identity=spec.identity or msgspec.UNSET,
     )
-    return encode_row(row, spec.extra)
+    return encode_row(row, masked_extra(spec))

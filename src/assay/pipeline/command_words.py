@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -50,6 +50,8 @@ INTERPRETER = (
     r"(?:python|pypy)[\d.]*w?(?:\.exe)?|node|nodejs|bun|deno|tsx|ts-node|(?:ba|da|z|k|a|fi)?sh|busybox"
     r"|ruby[\d.]*|perl[\d.]*|php[\d.]*"
 )
+
+_READERS = frozenset({".", "source", "cat", "head", "tail"})
 
 
 def env_words(words: Sequence[str]) -> tuple[list[str], str | None]:
@@ -208,6 +210,20 @@ def _as_argument(found: re.Match[str]) -> str:
             command = " ".join(words[:-1] if words[-1] in ("-", "-s") else words)
             return f"{command} {option} {shlex.quote(found['text'])} {found['rest']}"
     return f"{found['command']}{found['rest']}"
+
+
+def reads_unknown_file(words: Sequence[str], known: Container[str]) -> bool:
+    """Whether a command reads a file, or runs a script, whose name has a variable that is unknown.
+
+    Words are those with known values put in; known are variables that may stay.
+    """
+    if words[0] in _READERS:
+        names = " ".join(words[1:])
+    elif re.fullmatch(INTERPRETER, Path(words[0]).name):
+        names = first_operand(words[1:], ())
+    else:
+        return False
+    return any(name not in known for name in re.findall(r"\$\{?([A-Za-z_]\w*)", names))
 
 
 def filled(word: str, values: Mapping[str, str], env: Mapping[str, str], own: Path) -> str:

@@ -162,7 +162,7 @@ def propose_description(
     """Have an agent write another description, from what was tried."""
     ranked = sorted(attempts, key=lambda attempt: -attempt.score)
     tried = "\n".join(f"- {a.score:.0%} right: {a.description}" for a in ranked)
-    wrong = "\n".join(_wrong(ranked[0])) or "- nothing"
+    wrong = "\n".join(_wrong_cases(ranked[0])) or "- nothing"
     asked = _BETTER.format(text=_text(skill), tried=tried, wrong=wrong)
     answer = host.ask(agent, asked, timeout_s=timeout_s)
     found = _DESCRIPTION.findall(answer)
@@ -175,7 +175,7 @@ def propose_description(
         raise PluginError(error.message) from error
 
 
-def _wrong(attempt: Attempt) -> Iterator[str]:
+def _wrong_cases(attempt: Attempt) -> Iterator[str]:
     for case in attempt.run.cases:
         n_wrong = case.n_measured - case.n_fired if case.should_trigger else case.n_fired
         if not n_wrong:

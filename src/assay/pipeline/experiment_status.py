@@ -97,7 +97,7 @@ def _ended(path: Path) -> tuple[str, float]:
     return known, path.stat().st_mtime
 
 
-class _Resolved(msgspec.Struct):
+class _ResolvedFile(msgspec.Struct):
     experiment: Experiment
 
 
@@ -108,7 +108,7 @@ def _changes(verdict: _Verdict, run: Path) -> list[str]:
             return [f"{verdict.file} describes another experiment than was run"]
         if verdict.made_of is None:
             return [*_changed_files(verdict)] or [_OLD]
-        resolved = msgspec.json.decode(read_kept(run / RESOLVED), type=_Resolved)
+        resolved = msgspec.json.decode(read_kept(run / RESOLVED), type=_ResolvedFile)
         now = made_of_now(resolved.experiment, confirm=verdict.confirm)
     except (OSError, *UNREADABLE):
         return [f"{run / RESOLVED} cannot be read"]

@@ -13,6 +13,7 @@ from assay.records.capture import (
     AGENT_ONLY,
     GATEWAY,
     MOST_USD,
+    RECORDED,
     AnyStep,
     Cause,
     Failure,
@@ -22,8 +23,11 @@ from assay.records.capture import (
     Timing,
     ToolCall,
     Usage,
+    Wire,
+    WireDifference,
 )
 from assay.records.recording import RawOutput, Recording, TurnEnd
+from assay.records.setup import WIRE, is_another_model
 from assay.records.spec import Prompt
 from assay.records.trial import ENDED_EARLY, Trial
 
@@ -33,7 +37,8 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Trial:
     reading = adapter.read(recording)
     usage, doubts = believed_usage(reading, max(1, len(recording.turns)))
     if usage is not None and _is_paid_for(recording):
-        usage = usage.as_replayed()
+        usage = usage.paid_before(RECORDED)
+    wire, apart = compared_wire(recording.wire, usage, reading)
     failure = failure_of(recording, reading)
     if failure is not None and not failure.reported_by:
         failure = with_pause(failure, recording.stderr)
@@ -55,10 +60,10 @@ def extract(prompt: Prompt, recording: Recording, adapter: Adapter) -> Trial:
         session_id=reading.session_id or UNSET,
         simulated_user=recording.user or UNSET,
         replay=recording.replay or UNSET,
-        wire=recording.wire or UNSET,
+        wire=wire or UNSET,
         events=UNSET if never_started else reading.events,
         turn_usage=[_possible(one, 1) for one in reading.turn_usage] or UNSET,
-        setup=reading.setup or UNSET,
+        setup={**(reading.setup or {}), **({WIRE: apart} if apart else {})} or UNSET,
         permission_denials=reading.permission_denials or UNSET,
         provider_retries=reading.provider_retries or UNSET,
         retried=list(recording.retried) or UNSET,
@@ -74,6 +79,46 @@ def _is_paid_for(recording: Recording) -> bool:
     """Whether no provider was asked: all answers came from a tape."""
     replay, wire = recording.replay, recording.wire
     return replay is not None and wire is not None and replay.hits == wire.requests
+
+
+def compared_wire(
+    wire: Wire | None, usage: Usage | None, reading: Reading
+) -> tuple[Wire | None, list[str]]:
+    """Compare what an agent says of its tokens and its model with what the proxy saw.
+
+    Also return what is so far apart that the run is unhealthy. Agents count cached tokens and
+    thoughts with the others or apart: what fits either way is no difference.
+    """
+    if wire is None:
+        return None, []
+    found, apart = [], []
+    for what, ways, seen in _token_counts(usage or Usage(), wire):
+        if ways and seen and seen not in ways:
+            nearest = min(ways, key=lambda count: abs(count - seen))
+            found.append(WireDifference(what=what, agent=nearest, seen=seen))
+            apart += [what] if abs(nearest - seen) > _MOST_TOKENS_APART * seen else []
+    named = reading.agent.model if reading.agent is not None else UNSET
+    if named and wire.models and all(is_another_model(asked, named) for asked in wire.models):
+        found.append(WireDifference(what="model", agent=named, seen=", ".join(wire.models)))
+        apart.append("model")
+    return msgspec.structs.replace(wire, differs=found), apart
+
+
+_MOST_TOKENS_APART = 0.02
+
+
+def _token_counts(usage: Usage, wire: Wire) -> list[tuple[str, list[int], int]]:
+    """Return what each number of tokens may be by the agent's account, and what was seen."""
+    cached = (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
+    ways = []
+    for name, count, more in (
+        ("inputTokens", usage.input_tokens, cached),
+        ("outputTokens", usage.output_tokens, usage.reasoning_tokens or 0),
+    ):
+        counts = [] if count is UNSET else [int(count), int(count + more)]
+        seen = wire.input_tokens if name == "inputTokens" else wire.output_tokens
+        ways.append((name, counts, seen))
+    return ways
 
 
 def _left_out(reading: Reading) -> Sequence[str]:

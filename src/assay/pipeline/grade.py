@@ -372,7 +372,7 @@ def _while_more_wait(
 
 def _in_order(pace: "_Pace", lines: Iterable[Line], workers: int) -> Iterator[GradedRow]:
     """Grade many batches in parallel; yield the rows in the order of the lines."""
-    ahead: deque[tuple[int, int, Future[_Graded]]] = deque()
+    ahead: deque[tuple[int, int, Future[_GradedRows]]] = deque()
     n_rows = n_bytes = 0
     pool = ThreadPoolExecutor(workers)
     try:
@@ -409,22 +409,22 @@ def _batches(lines: Iterable[Line], most_rows: Callable[[], int]) -> Iterator[Se
         yield batch
 
 
-class _Graded(NamedTuple):
+class _GradedRows(NamedTuple):
     rows: list[GradedRow]
     error: InputError | None
     """Why the rows end before the lines do."""
 
 
-def _graded(grade: BatchGrader, lines: Iterable[Line]) -> _Graded:
+def _graded(grade: BatchGrader, lines: Iterable[Line]) -> _GradedRows:
     rows: list[GradedRow] = []
     try:
         rows.extend(grade(lines))
     except InputError as unreadable:
-        return _Graded(rows, unreadable)
-    return _Graded(rows, None)
+        return _GradedRows(rows, unreadable)
+    return _GradedRows(rows, None)
 
 
-def _rows_of(future: Future[_Graded]) -> Iterator[GradedRow]:
+def _rows_of(future: Future[_GradedRows]) -> Iterator[GradedRow]:
     """Wait for a batch, but never long at a time: see _WAKE_S in executors.py."""
     while not future.done():
         wait([future], _WAKE_S)
@@ -448,7 +448,7 @@ class _Pace:
         self._short_s, self._long_s = short_s, long_s
         self.n_rows = 1
 
-    def grade(self, batch: Sequence[Line]) -> _Graded:
+    def grade(self, batch: Sequence[Line]) -> _GradedRows:
         started_s = time.monotonic()
         done = _graded(self._grade, batch)
         took_s = time.monotonic() - started_s

@@ -21,7 +21,7 @@ from assay.records.trial.files import detect_kind
 _HINT = "give a file of capture or trials, the folder of an experiment, or an experiment.toml"
 
 
-class Described(msgspec.Struct, frozen=True, kw_only=True):
+class SetupDescription(msgspec.Struct, frozen=True, kw_only=True):
     """What a file or an experiment is made of."""
 
     path: Path
@@ -30,21 +30,21 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of a result file; an experiment has none."""
 
 
-def describe(path: Path) -> Described:
+def describe(path: Path) -> SetupDescription:
     """Read the identities of a result file, of an experiment's last run, or of its file now."""
     if path.is_dir():
-        return _described_run(_last_run(path))
+        return _described_run(last_run(path))
     if path.suffix == ".toml":
-        return Described(path=path, made_of=made_of_now(read_experiment(path)))
+        return SetupDescription(path=path, made_of=made_of_now(read_experiment(path)))
     run = load_run(path.stem, path, detect_kind(path), "category")
     identity = shared_identity(run)
     if identity is None:
         msg = f"{path}: its rows do not say what they were made from"
         raise InputError(msg, hint=_HINT)
-    return Described(path=path, made_of=MadeOf({path.stem: identity}), run=run)
+    return SetupDescription(path=path, made_of=MadeOf({path.stem: identity}), run=run)
 
 
-def _last_run(folder: Path) -> Path:
+def last_run(folder: Path) -> Path:
     """Return the folder of a run, or the newest one of an experiment."""
     if (folder / RESOLVED).is_file():
         return folder
@@ -59,7 +59,7 @@ class _ResolvedArm(msgspec.Struct):
     identity: Identity
 
 
-class _Resolved(msgspec.Struct):
+class _ResolvedFile(msgspec.Struct):
     arms: dict[str, _ResolvedArm]
 
 
@@ -67,22 +67,22 @@ class _Verdict(msgspec.Struct, rename="camel"):
     made_of: MadeOf | None = None
 
 
-def _described_run(folder: Path) -> Described:
+def _described_run(folder: Path) -> SetupDescription:
     path = folder / RESOLVED
     try:
         if (folder / VERDICT).is_file():
             known = msgspec.json.decode(read_kept(folder / VERDICT), type=_Verdict).made_of
             if known is not None:
-                return Described(path=folder, made_of=known)
-        arms = msgspec.json.decode(read_kept(path), type=_Resolved).arms
+                return SetupDescription(path=folder, made_of=known)
+        arms = msgspec.json.decode(read_kept(path), type=_ResolvedFile).arms
     except UNREADABLE as error:
-        msg = f"{path}: {explain(error, _Resolved)}"
+        msg = f"{path}: {explain(error, _ResolvedFile)}"
         raise InputError(msg) from error
     found = {name: arm.identity for name, arm in arms.items()}
-    return Described(path=folder, made_of=MadeOf(found))
+    return SetupDescription(path=folder, made_of=MadeOf(found))
 
 
-def differing(one: Described, other: Described) -> list[str]:
+def differing(one: SetupDescription, other: SetupDescription) -> list[str]:
     """Say in words how what was measured differs; nothing if it is the same."""
     old, new = one.made_of, other.made_of
     if len(old.arms) == len(new.arms) == 1:  # of two files, whatever their names
@@ -106,7 +106,7 @@ def _prompts(one: Run | None, other: Run | None) -> Iterator[str]:
             yield f"the grader {name}"
 
 
-def not_recorded(one: Described, other: Described) -> list[str]:
+def not_recorded(one: SetupDescription, other: SetupDescription) -> list[str]:
     """Say what cannot be compared: what one of them does not record, or cannot know."""
     both = [identity for each in (one, other) for identity in each.made_of.arms.values()]
     unknown = [f"not covered: {words}" for each in both for words in each.not_covered]

@@ -65,14 +65,14 @@ def _unknown_fields(rows: Iterable[dict[str, Any]], source: str) -> Iterator[str
     if any(name in counts for name in ("output", "trajectory")):
         return  # results that are run again
     for name, n in counts.items():
-        if meant := _meant(name):
+        if meant := _likely_field(name):
             yield (
                 f'{source}: "{name}" of {counted_noun(n, "prompt")} is not a field of a prompt and '
                 f'is not used. Did you mean "{meant}"?'
             )
 
 
-def _meant(name: str) -> str:
+def _likely_field(name: str) -> str:
     if name in _FIELDS or name in _OF_RESULTS:
         return ""
     close = get_close_matches(name, _FIELDS, n=1, cutoff=0.75)

@@ -34,6 +34,7 @@ from assay.pipeline.command_words import (
     nested_command,
     npm_script,
     python_target,
+    reads_unknown_file,
     simple_commands,
     without_options,
 )
@@ -95,6 +96,10 @@ _LIBRARIES = frozenset({".pm", ".rb"})
 _DATABASES = frozenset({".db", ".db3", ".sqlite", ".sqlite3", ".duckdb"})
 _WRITTEN = frozenset({".pyc", ".pyo", ".log", ".tmp", ".swp", ".lock", ".pid"}) | _DATABASES
 _TOKEN = r"~?/?[\w@+.-]+(?:/[\w@+.-]+)*"
+_LISTED = r"\bfor\s+(\w+)\s+in\s+(?![^;\n]*(?:\$\(|`))[^;\s]"
+"""The name for words that stand in a loop of a shell, patterns among them."""
+_FOLDER_PUT_IN = r"\$?\{[^{}\n]*\}/"
+"""As in f"{here}/rules.md": nearly always a folder in which the file is looked for anyway."""
 _IMPORTS = (
     r"(?:^|[;:])[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]*\(?([^\n#)]*(?:\n[^\n#)]*)*?)(?:\)|$)"
     r"|(?:^|[;:])[ \t]*import[ \t]+([\w.][^\n#;]*)"
@@ -112,7 +117,7 @@ _READS = (
     r"""|\benv\[["'](\w+)|ENV(?:\.fetch\(|\[|\{)\s*["']?(\w+)|env\.get\(\s*["'](\w+)"""
 )
 _LOCAL_SERVER = r"""["'`](?:https?|wss?)://((?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?)"""
-_SHELL_READS = r"\$\{?([A-Za-z_]\w*)"
+_SHELL_READS = r"\$\{?([A-Za-z_]\w*)|\bprintenv[ \t]+([A-Za-z_]\w*)"
 _WRITERS = frozenset({"tee", "touch", "rm", "rmdir", "mkdir", "mv", "truncate"})
 _REDIRECTED = r"""(?:>>?|\btee\b(?:\s+-a)?)\s*["']?([^\s"';|&()<>]+)"""
 """Where a shell writes to."""
@@ -588,10 +593,12 @@ class Loader:
             self._unknown["variables that a command reads by computed names"] = None
         self._written.update((folder / name).resolve() for name in re.findall(_REDIRECTED, text))
         values: dict[str, str] = {}
-        here = folder
+        here, listed = folder, {"PROMPT", *re.findall(_LISTED, text)}
         for words in simple_commands(text):
             values["PWD"] = str(here)
             words = [filled(word, values, self._env, own) for word in words]
+            if reads_unknown_file(words, listed):
+                self._unknown["files that a command opens by computed names"] = None
             if words[0] == "export":
                 words = words[1:]
             while words and re.fullmatch(ASSIGNMENT, words[0], re.DOTALL):
@@ -619,7 +626,8 @@ class Loader:
             if "*" not in pattern or not re.search(r"\w", pattern):
                 continue
             try:
-                found = sorted(islice(folder.glob(pattern), _MOST_FILES))
+                top = Path(Path(pattern).anchor or folder)
+                found = sorted(islice(top.glob(pattern.lstrip("/")), _MOST_FILES))
             except (ValueError, NotImplementedError, OSError):
                 continue
             for path in filter(_is_file, found):
@@ -706,7 +714,7 @@ class Loader:
     def _tokens(self, text: str, folder: Path, reader: str) -> None:
         """Add files that a text names, and that are there: scripts it starts, prompts it reads."""
         places = {place: names_in(place) for place in (folder, self._folder)}
-        for token in dict.fromkeys(re.findall(_TOKEN, text)):
+        for token in dict.fromkeys(re.findall(_TOKEN, re.sub(_FOLDER_PUT_IN, "", text))):
             suffix = Path(token).suffix.lower()
             if len(token) > _LONGEST_WORD or suffix in (".pyc", ".pyo"):
                 continue

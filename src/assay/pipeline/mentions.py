@@ -28,6 +28,10 @@ _PUT_TOGETHER = (
     r"""[fF]["']|["'`]\s*[+%]|[+%]\s*["'`]|\$\{|\.format\b|\.replace\(|\bwith_(?:suffix|stem)\("""
     r"""|\bhome\(|\w\[["']"""
 )
+_SOURCED = (
+    r"""\b(?:do|require(?:_once)?|include(?:_once)?|load|source)\s*\(?\s*"[^"\n]*(?:\$|#\{)"""
+)
+"""As Perl, Ruby, PHP and R load a file by a name that is put together."""
 _STARTED = (
     r"(?:\brun|\bPopen|\bcall|\bcheck_call|\bcheck_output|\bsystem|\bpopen|\bgetoutput|\bgetstatusoutput|\bexec\w*"
     r"|\bspawn\w*|\bcreate_subprocess_\w+)\(\s*(?:\[([^\]]*)\]|[rf]?([\"'`])([^\"'`\n]+)\2)"
@@ -36,6 +40,7 @@ _WORD = r"(sys\.executable)|[rf]?([\"'`])([^\"'`\n]*)\2"
 _COMPUTED_VARIABLE = (
     r"\benviron(?:\.(?:items|values|keys|copy)\(\)|\)|\s*$)|/proc/(?:self|\$\$)/environ|\bBaseSettings\b"
     r"|\b(?:auto_)?envvar_prefix\b|\benv_prefix\b|\$\{!\w|(?:^|[;|&(]\s*)(?:env|printenv)\s*(?:\||$)|"
+    r"(?:^|[;|&(])\s*eval\s[^\n]*\$|"
     r"(?:\benviron(?:\.get)?|\bgetenv|\bprocess\.env)\s*[\[(]\s*"
     r"(?:[^\"'\s)\]]|[\"']\w*[\"']\s*[+%])"
 )
@@ -74,6 +79,8 @@ def is_quoted(name: str, text: str) -> bool:
 def opens_computed(text: str) -> bool:
     """Whether code opens files by names that do not stand in it."""
     opened = {found for pair in re.findall(_OPENED, text) for found in pair if found.strip()}
+    if re.search(_SOURCED, text):
+        return True
     return any(not _is_literal(each.strip(), text) for each in opened)
 
 

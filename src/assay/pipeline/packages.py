@@ -339,7 +339,7 @@ class NodePackages:
 
     def add(self, folder: Path, file: Path | None = None) -> None:
         """Add a package that stands below node_modules; file is what is loaded first of it."""
-        about = _node_about(folder)
+        about = _read_manifest(folder)
         main = file or folder / (about.main or "index.js")
         parts = (folder / "package.json", folder / "npm-shrinkwrap.json", main)
         recorded = short_hash("".join(hash_file(part) for part in parts).encode())
@@ -397,16 +397,16 @@ class _Imports(msgspec.Struct):
     imports: dict[str, Any] = {}
 
 
-class _About(msgspec.Struct):
+class _NodeManifest(msgspec.Struct):
     name: str = ""
     version: str = ""
     main: str = ""
 
 
-def _node_about(folder: Path) -> _About:
+def _read_manifest(folder: Path) -> _NodeManifest:
     with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeError):
-        return msgspec.json.decode((folder / "package.json").read_bytes(), type=_About)
-    return _About()
+        return msgspec.json.decode((folder / "package.json").read_bytes(), type=_NodeManifest)
+    return _NodeManifest()
 
 
 def node_package(program: Path) -> Path | None:
@@ -414,7 +414,7 @@ def node_package(program: Path) -> Path | None:
     for folder in program.parents:
         if folder.name == "node_modules" or folder.parent == folder:
             return None
-        if (folder / "package.json").is_file() and _node_about(folder).name:
+        if (folder / "package.json").is_file() and _read_manifest(folder).name:
             return folder
     return None
 

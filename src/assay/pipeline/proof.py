@@ -87,7 +87,7 @@ class ArmFacts(msgspec.Struct, kw_only=True):
         sets = self.listed.get(what)
         return frozenset.intersection(*sets) if sets else frozenset()
 
-    def ever(self, what: str) -> frozenset[str]:
+    def names_in_any(self, what: str) -> frozenset[str]:
         """Names that any trial lists."""
         return frozenset().union(*self.listed.get(what, ()))
 
@@ -353,7 +353,7 @@ def _skill(
         yield f"{has.name} lacks its treatment: {missing}"
     if where := next(_copies(own, instead, lacks), ""):
         yield f"{lacks.name} has the treatment: its agent can read the skill {name} ({where})"
-    elif instead is None and name in _short(lacks.ever("skills")):
+    elif instead is None and name in _short(lacks.names_in_any("skills")):
         yield f"{lacks.name} has the treatment: its agent lists the skill {name}"
 
 
@@ -398,8 +398,8 @@ def _servers(names: Iterable[str], has: ArmFacts, lacks: ArmFacts) -> Iterator[s
             )
             yield f"{has.name} lacks its treatment: {missing}"
         called = frozenset().union(*lacks.called)
-        tools = {tool for tool in (*lacks.ever("tools"), *called) if _is_of(tool, name)}
-        if name in lacks.ever("mcpServers"):
+        tools = {tool for tool in (*lacks.names_in_any("tools"), *called) if _is_of(tool, name)}
+        if name in lacks.names_in_any("mcpServers"):
             yield f"{lacks.name} has the treatment: its agent lists the MCP server {name}"
         elif tools:
             yield f"{lacks.name} has the treatment: its agent has the tool {min(tools)}"
@@ -493,7 +493,7 @@ def _unasked_names(
     if not all(arm.listed.get(what) for arm in arms):
         return
     for has, lacks in (arms, arms[::-1]):
-        for name in sorted(has.always(what) - lacks.ever(what)):
+        for name in sorted(has.always(what) - lacks.names_in_any(what)):
             if not is_asked(what, name):
                 yield has.name, name
 

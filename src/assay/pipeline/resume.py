@@ -13,7 +13,7 @@ from assay.records.journal import Journal, RowKey
 from assay.records.signatures import user_key
 from assay.records.spec import PluginRef, TrialSpec
 from assay.records.text import counted_noun
-from assay.records.trial import Allocation, Judged, Trial
+from assay.records.trial import Allocation, Judgement, Trial
 
 FAILED, UNMEASURED = "failed", "unmeasured"
 _ANOTHER = "resume with the same prompts and options, or use another -o"
@@ -106,7 +106,7 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         self,
         identity: Identity | UnsetType | None,
         spec: TrialSpec,
-        attempts: Callable[[], Iterable[Judged]],
+        attempts: Callable[[], Iterable[Judgement]],
     ) -> bool:
         """Whether a finished row is put to the graders: to others than it was, or for once, or
         again because one of them failed. attempts returns its trials.
@@ -130,7 +130,7 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
         too_few = self.k is not None and (key.k or 0) < self.n_trials(key.id)
         return too_few or any(self.runs_again(key.id, attempt) for attempt in key.attempts)
 
-    def runs_again(self, row_id: str, attempt: Judged) -> bool:
+    def runs_again(self, row_id: str, attempt: Judgement) -> bool:
         """Whether a trial is run again although it has finished."""
         if row_id in self.rerun or (FAILED in self.rerun and attempt.is_failed):
             return True

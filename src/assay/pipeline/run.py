@@ -31,10 +31,21 @@ from assay.pipeline.notes import (
     ONE_AFTER_ANOTHER,
     Note,
     allocation_notes,
+    key_notes,
+    own_folder_notes,
     place_notes,
+    skipped_notes,
+    tape_notes,
     unknown_notes,
 )
-from assay.pipeline.prompts import Setting, check_confinement, choose, make_specs, read_prompts
+from assay.pipeline.prompts import (
+    Setting,
+    check_confinement,
+    choose,
+    image_of_tasks,
+    make_specs,
+    read_prompts,
+)
 from assay.pipeline.resume import Resume, refuse_unknown
 from assay.pipeline.row_settings import RowSettings, fitted_to, prompt_folder, split_judge
 from assay.pipeline.sink import Sink, Write, answering_models, kept_raw, open_sink
@@ -47,32 +58,31 @@ from assay.pipeline.stages import (
     local_machine,
 )
 from assay.pipeline.steps import (
-    AtRate,
     Budget,
-    Finished,
-    FirstAlone,
-    OneAfterAnother,
+    BudgetGuard,
+    ErrorGuard,
+    FinishedTrials,
+    FirstTrialGate,
+    FolderQueue,
     OnTrialStep,
     Outcome,
+    RatePacing,
     Retry,
     SameModel,
     Step,
+    StopCheck,
     StopRule,
-    Survive,
-    UntilStopped,
-    WithinBudget,
     run_all,
     with_steps,
 )
 from assay.pipeline.trials import TrialRows
-from assay.pipeline.unchanged import Unchanged
+from assay.pipeline.unchanged import EditCheck
 from assay.plugin import PromptRow
 from assay.records.capture import AnyStep
 from assay.records.experiment import Arm
 from assay.records.files import remove_abandoned_folders
 from assay.records.journal import RESUMABLE, Kind, Mode
 from assay.records.raw_streams import folder_names
-from assay.records.setup import REPLAYED_WORDS
 from assay.records.spec import (
     HINT,
     KEEP_ALL,
@@ -132,6 +142,8 @@ class RunRequest(ExecutionOptions, frozen=True, kw_only=True):
     """Run only matching prompts: an id pattern, or metadata or tags as key=pattern."""
     limit: int | None = None
     """Run at most this many prompts."""
+    skip_unsupported: bool = False
+    """Leave out tasks of a benchmark that cannot be run here, instead of refusing them all."""
 
     agent: PluginRef
     material: Material | None = None
@@ -324,6 +336,9 @@ def plan(request: RunRequest) -> Batch:
 def prepare(request: RunRequest) -> PreparedRun:
     """Read what a request names: prompts, graders, templates, and the identity of its trials."""
     benchmark = request.benchmark
+    is_open = not (request.sandbox or request.isolate or request.cwd)
+    image = image_of_tasks(benchmark, request.container, is_open=is_open)
+    request = msgspec.structs.replace(request, container=image)
     graders = [] if request.raw_rows else [*plugins.benchmark(benchmark).graders()]
     for ref in graders:
         plugins.grader(ref)  # one that cannot be built is refused before anything runs
@@ -380,8 +395,7 @@ def place(
     prepared: PreparedRun, output: Path | None = None, folder: Path | None = None
 ) -> PlannedArm:
     """Plan the trials of a request, which may get its output, and the folder of it, only now."""
-    request = prepared.request
-    row_settings = prepared.row_settings
+    request, row_settings = prepared.request, prepared.row_settings
     if output is not None:
         request = msgspec.structs.replace(request, output=output, output_folder=folder)
         token = _run_token(output)
@@ -403,6 +417,7 @@ def place(
         raise RequestError(msg)
     refuse_unknown(request.rerun, [prompt.id for prompt, _ in prepared.rows])
     allocation: Mapping[str, Allocation] = {}
+    skipped: dict[str, str] | None = {} if request.skip_unsupported else None
     notes = [*prepared.notes]
     if request.allocate is not None and request.k is not None:
         from assay.compare.baseline import allocate  # late: numpy
@@ -412,17 +427,20 @@ def place(
         notes += allocation_notes(allocation, request.allocate)
     shared = row_settings.shared
     specs = make_specs(
-        prepared.rows, prepared.names, shared, request.k, row_settings.of, allocation
+        prepared.rows, prepared.names, shared, request.k, row_settings.of, allocation, skipped
     )
-    notes += _benchmark_notes(request, prepared.template)
+    is_told = request.surroundings or request.workspace_dir or prepared.template
+    if not is_told and not _is_isolated(request) and _needs_workspace(request):
+        notes += own_folder_notes(request.benchmark)
     if request.executor.name == "local" and uses_landlock(shared.surroundings):
         notes.append(LANDLOCK_USED)
-    notes += place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows))
-    notes += _key_notes(specs)
-    if request.tape is not None and request.tape.replay:
-        what = REPLAYED_WORDS.removeprefix("replayed: ").rstrip(",")
-        notes.append(Note(f"The models' answers come from {request.tape.replay}: {what}."))
-    if request.jobs > 1 and not request.overlap and OneAfterAnother.is_needed(specs):
+    notes += [
+        *skipped_notes(skipped or {}, len(prepared.rows)),
+        *place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows)),
+        *key_notes(specs),
+        *tape_notes(request.tape),
+    ]
+    if request.jobs > 1 and not request.overlap and FolderQueue.is_needed(specs):
         notes.append(ONE_AFTER_ANOTHER)
     if prepared.forgets:
         notes.append(FORGETTING)
@@ -559,7 +577,7 @@ def _surroundings(request: RunRequest, token: str, template: Path | None) -> Sur
         container=request.container,
         env_names=tuple(request.env_names),
         login=request.login,
-        tape=request.tape,
+        tape=_shown_from(base, request.tape),
         raw_dir=str(raw.resolve()) if raw else None,
         pack_raw=True,
         raw_prefix=Path(os.path.relpath(raw.resolve(), base.resolve())).as_posix() if raw else "",
@@ -578,21 +596,6 @@ def _added(request: RunRequest, template: Path | None) -> AddedFiles:
     return files_below(template, [*places, *([instructions] if material.instructions else [])])
 
 
-def _key_notes(specs: Sequence[TrialSpec]) -> Iterator[Note]:
-    """Say which keys of judges and simulated users the agent does not get."""
-    hidden = {
-        name
-        for around in (spec.surroundings for spec in specs)
-        if not around.hides_env
-        for name in {*around.hidden_env} - {*around.env_names}
-    }
-    for name in sorted(hidden & os.environ.keys()):
-        yield Note(
-            f"{name} is the key of a judge or a simulated user: the agent gets it only if its "
-            f"adapter names it, or --env {name}."
-        )
-
-
 def _is_isolated(request: RunRequest) -> bool:
     # With -c the user has named the folder to work in, isolated or not.
     has_own_home = request.isolate or request.sandbox or request.container
@@ -607,17 +610,6 @@ def _run_token(output: Path | None) -> str:
     # The same for the same output: --resume finds the agents that a killed run left behind.
     name = str(output.resolve()) if output else f"{os.getpid()}"
     return hashlib.sha256(name.encode()).hexdigest()[:16]
-
-
-def _benchmark_notes(request: RunRequest, template: Path | None) -> Iterator[Note]:
-    """Say that the agents do not work in the user's folder, if only the benchmark asks for it."""
-    if request.surroundings or request.workspace_dir or template or _is_isolated(request):
-        return
-    if _needs_workspace(request):
-        yield Note(
-            f"Each trial of the benchmark {request.benchmark.name} works in a folder of its own "
-            f"below {private_root()}."
-        )
 
 
 def check_startable(specs: Sequence[TrialSpec], workers: int, *, here: bool = True) -> None:
@@ -700,6 +692,13 @@ class BatchProgress:
         """Take a sentence for the end of the run."""
 
 
+def _shown_from(base: Path, use: TapeUse | None) -> TapeUse | None:
+    if use is None or not (path := use.written or use.replay):
+        return use
+    shown = Path(os.path.relpath(path, base.resolve())).as_posix()
+    return msgspec.structs.replace(use, shown=shown)
+
+
 def execute(
     batch: Batch,
     *,
@@ -762,18 +761,18 @@ def _run_missing(
     limiter.interval_s = 1 / batch.rate_per_s if batch.rate_per_s else 0.0
     limiter.longest_s = AskingHost.limiter.longest_s = batch.longest_wait_s
     limiter.on_wait = AskingHost.limiter.on_wait = progress.waiting
-    finished = Finished()
-    outer: list[Step] = [OneAfterAnother()] if _shares_folders(batch, missing) else []
-    outer.append(WithinBudget(batch.budget or Budget(batch.max_cost, len(missing))))
-    outer += [UntilStopped(stop, n_slots)] if stop is not None else []
+    finished = FinishedTrials()
+    outer: list[Step] = [FolderQueue()] if _shares_folders(batch, missing) else []
+    outer.append(BudgetGuard(batch.budget or Budget(batch.max_cost, len(missing))))
+    outer += [StopCheck(stop, n_slots)] if stop is not None else []
     if missing and len(batch.arms) == 1 and (request := batch.arms[0].request).mode == "resume":
         outer.append(SameModel(answering_models(request.output) if request.output else set()))
     outer.append(finished)
-    inner: list[Step] = [Survive(work.lost)]
-    inner += [Unchanged(missing)] if batch.is_local and not batch.raw_rows else []
-    if workers > 1 and any(map(FirstAlone.is_needed, _by_agent(missing))):
-        inner.append(FirstAlone())
-    inner += [*work.steps, Retry(batch.retries), AtRate(limiter)]
+    inner: list[Step] = [ErrorGuard(work.lost)]
+    inner += [EditCheck(missing)] if batch.is_local and not batch.raw_rows else []
+    if workers > 1 and any(map(FirstTrialGate.is_needed, _by_agent(missing))):
+        inner.append(FirstTrialGate())
+    inner += [*work.steps, Retry(batch.retries), RatePacing(limiter)]
     run = with_steps([*outer, *inner], attempt)
 
     def lost(spec: TrialSpec, why: str) -> tuple[TrialSpec, Outcome]:
@@ -819,7 +818,7 @@ def _leave_workspace(spec: TrialSpec, result: Any) -> None:
 
 def _shares_folders(batch: Batch, missing: list[TrialSpec]) -> bool:
     """Whether trials have to wait for others that work in the same folder."""
-    return batch.jobs > 1 and not batch.overlap and OneAfterAnother.is_needed(missing)
+    return batch.jobs > 1 and not batch.overlap and FolderQueue.is_needed(missing)
 
 
 def _attempt_elsewhere(

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import UNSET
@@ -57,7 +57,7 @@ class CaptureTrial(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def steps(self) -> Sequence[Step]:
         """What happens around all attempts at a trial: the last one is graded."""
-        return (Graded(self.graders),)
+        return (GradingStep(self.graders),)
 
     def attempt(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> Outcome:
         """Make one attempt at a trial here; on_step gets None when it begins, then its steps."""
@@ -73,7 +73,7 @@ class CaptureTrial(msgspec.Struct, frozen=True, kw_only=True):
         return capture_outcome(read_recording(spec, lost_trial(why)))
 
 
-class Graded(Step):
+class GradingStep(Step):
     """Puts a trial to the graders when its last attempt is over."""
 
     def __init__(self, graders: Sequence[PluginRef]) -> None:
@@ -176,7 +176,9 @@ def judge_again(
     Also return what graders say about their files that changed since the run began.
     """
     graders = (*graders, *spec.graders)
-    row, folder = captured.to_row(), captured.folder
+    # A row on disk, which is graded later, has the prompt's unknown fields as well.
+    row = {**masked_extra(spec), **captured.to_row()}
+    folder = captured.folder
     trial = TrialForGraders(
         input=[*captured.turns] if captured.simulated_user else spec.prompt.input,
         output=captured.output,
@@ -201,6 +203,12 @@ def judge_again(
         trial = msgspec.structs.replace(trial, env=env)
         verdict = our_secrets().mask_record(judge(trial, failure, graders, host))
     return verdict, [text for ref in graders for text in plugins.grader(ref).changes(trial)]
+
+
+def masked_extra(spec: TrialSpec) -> dict[str, Any]:
+    """Return the unknown fields of a prompt's row, without secrets: its trials' rows have them."""
+    extra: dict[str, Any] = our_secrets().mask_record(spec.extra) if spec.extra else spec.extra
+    return extra
 
 
 def grade_row_again(place: Place, line: bytes, spec: TrialSpec, resume: Resume) -> bytes:

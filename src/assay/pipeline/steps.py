@@ -140,7 +140,7 @@ class Budget:
         return math.inf if self._max_cost is None else max(0.0, self._max_cost - self._spent)
 
 
-class WithinBudget(Step):
+class BudgetGuard(Step):
     """Lets no trial start that the budget may not suffice for."""
 
     def __init__(self, budget: Budget) -> None:
@@ -182,7 +182,7 @@ class WithinBudget(Step):
             )
 
 
-class OneAfterAnother(Step):
+class FolderQueue(Step):
     """Lets trials of one prompt that work in the same folder run one after another.
 
     Trials of other prompts, and those with a workspace of their own, run beside them. It is the
@@ -276,7 +276,7 @@ class StopRule(Protocol):
         ...
 
 
-class UntilStopped(Step):
+class StopCheck(Step):
     """Tells a stop rule of each finished trial before the worker takes another one."""
 
     def __init__(self, rule: StopRule, n_slots: Callable[[TrialSpec], int] | None = None) -> None:
@@ -308,7 +308,7 @@ class UntilStopped(Step):
             yield spec
 
 
-class Finished(Step):
+class FinishedTrials(Step):
     """Holds what workers have finished until it is kept, so that an early end loses none of it."""
 
     def __init__(self) -> None:
@@ -361,7 +361,7 @@ class SameModel(Step):
             )
 
 
-class Survive(Step):
+class ErrorGuard(Step):
     """Turns an unexpected error into a lost trial; one that is meant for the operator goes on."""
 
     def __init__(self, lost: Callable[[TrialSpec, str], Outcome]) -> None:
@@ -379,7 +379,7 @@ class Survive(Step):
         return survived
 
 
-class FirstAlone(Step):
+class FirstTrialGate(Step):
     """Lets the first agent make its first step before the others start."""
 
     def __init__(self) -> None:
@@ -434,7 +434,7 @@ class Retry(Step):
         return retried if self._retries else run
 
 
-class AtRate(Step):
+class RatePacing(Step):
     """Starts no attempt faster than asked for, and none while its provider refuses requests."""
 
     def __init__(self, limiter: RateLimiter) -> None:

@@ -210,10 +210,10 @@ class StopRule(msgspec.Struct, frozen=True, kw_only=True):
 
     def __call__(self, spec: TrialSpec) -> Callable[[AnyStep], bool]:
         """Return what says of the steps of one trial whether they settle it."""
-        return _Settled(self)
+        return _StepCheck(self)
 
 
-class _Settled:
+class _StepCheck:
     def __init__(self, rule: StopRule) -> None:
         self._rule = rule
         self._firing: Any = None

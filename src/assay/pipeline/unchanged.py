@@ -16,7 +16,7 @@ from assay.records.spec import TrialSpec
 type _Stamp = tuple[int, int, int] | None
 
 
-class Unchanged(Step):
+class EditCheck(Step):
     """Notes in a trial what was edited since the run began: the trial may be of other code.
 
     Only code counts: agents write data beside themselves.

@@ -60,13 +60,13 @@ def chosen_variables(
         if plain is None:
             unread.append(f"the value of {name}, which holds a secret")
         elif plain or chooses:
-            found[name] = _one_way(name, plain)
+            found[name] = _keyed_hash(name, plain)
         else:
             unread.append(f"the files that {name} names")
     return found, unread
 
 
-def _one_way(name: str, value: str) -> str:
+def _keyed_hash(name: str, value: str) -> str:
     """Hash a value with its name as the key, slowly."""
     data = value.encode("utf-8", "surrogateescape")
     key = b"assay identity " + name.encode("utf-8", "surrogateescape")

@@ -172,7 +172,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 REPLAYED = "replayed"
-"""The source of a cost that was paid when the trial was recorded, and not again."""
+"""The source of a cost that was paid when the trial was run, and not again."""
+RECORDED = "recorded"
+"""The same, where a tape answered the agent."""
 
 
 class Usage(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
@@ -194,13 +196,13 @@ class Usage(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     @property
     def spent_usd(self) -> float:
         """What this trial itself cost, as far as is known."""
-        return 0.0 if self.cost_source == REPLAYED else self.cost_usd or 0.0
+        return 0.0 if self.cost_source in (REPLAYED, RECORDED) else self.cost_usd or 0.0
 
-    def as_replayed(self) -> "Usage":
-        """Return it with a cost that was paid when the trial was recorded."""
+    def paid_before(self, source: str = REPLAYED) -> "Usage":
+        """Return it with a cost that is not paid again."""
         if self.cost_usd is UNSET:
             return self
-        return msgspec.structs.replace(self, cost_source=REPLAYED)
+        return msgspec.structs.replace(self, cost_source=source)
 
     def plus(self, other: "Usage") -> "Usage":
         """Add two usages; what neither knows stays unknown."""
@@ -303,6 +305,8 @@ class Difference(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
 
     call: int
     """Which result of its request it is, from 1."""
+    call_id: str = ""
+    """The call, as the trajectory names it."""
     recorded: str
     now: str
 
@@ -317,6 +321,15 @@ class Replay(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_def
     differs: list[Difference] = []
 
 
+class WireDifference(msgspec.Struct, kw_only=True, frozen=True):
+    """Something that an agent says of its provider, and that the proxy saw otherwise."""
+
+    what: str
+    """inputTokens, outputTokens or model."""
+    agent: int | str
+    seen: int | str
+
+
 class Wire(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defaults=True):
     """What the proxy between an agent and its models saw."""
 
@@ -329,6 +342,12 @@ class Wire(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defau
     """By the provider's count; what was cached is included."""
     output_tokens: int = 0
     """By the provider's count; thoughts are included."""
+    tape: str = ""
+    """Where the requests are: relative to the folder of this file."""
+    lane: int = 0
+    """The number of this trial's lane on it."""
+    differs: list[WireDifference] = []
+    """Where the agent's own account is another one."""
 
 
 class Events(msgspec.Struct, kw_only=True, rename="camel"):
@@ -363,6 +382,8 @@ class Identity(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_d
     covers: int = 0
     """How much is recorded: 0 in files of earlier versions of Assay, which know nothing of loads,
     packages, mcp_files, variables and setup."""
+    assay: str = ""
+    """Version of Assay that recorded it; it decides no answer."""
     adapter: str
     program: str = ""
     """Version of the agent's program as it was found before the run."""
@@ -418,7 +439,7 @@ NOT_RECORDED = (
 def identity_differences(old: Identity, new: Identity) -> list[str]:
     """Say in words where two identities differ, as far as both record it."""
     found: list[str] = []
-    skipped = {"covers", "not_covered"}
+    skipped = {"covers", "assay", "not_covered"}
     if old.is_old or new.is_old:
         skipped |= _NEW_FIELDS
     if old.covers != new.covers or old.loads != new.loads:

@@ -33,6 +33,8 @@ _SKILL_FOLDERS = {"claude": (".claude",)}
 _LONGEST_NAME = 100
 CHANGED_FILES = "changedFiles"
 """In the set-up of a trial: code of the agent's that was edited while the run went on."""
+WIRE = "wireDiffers"
+"""In the set-up of a trial: what the agent says of its model and a proxy saw quite otherwise."""
 REPLAYED = "replayed"
 """With what an identity says that answers came from a tape."""
 REPLAYED_WORDS = "replayed: this checks the harness, not the agent,"
@@ -86,6 +88,7 @@ def setup_problems(setup: Any, identity: Any, model: Any, denials: Any) -> Probl
         *_changed(had),
         *_model(had, given, model),
         *_permissions(had, given, denials),
+        *_wire(had),
     ]
     return tuple(dict.fromkeys(found))
 
@@ -147,6 +150,20 @@ def _replayed(given: dict[str, Any]) -> Iterator[str]:
     tape = given.get("tape")
     if isinstance(tape, str) and tape.startswith(REPLAYED):
         yield REPLAYED_WORDS
+
+
+def _wire(had: dict[str, Any]) -> Iterator[str]:
+    names = had.get(WIRE)
+    for name in names if isinstance(names, list) else ():
+        if words := _WIRE_WORDS.get(str(name)):
+            yield words
+
+
+_WIRE_WORDS = {
+    "inputTokens": "the agent counts other input tokens than its provider (more than 2 % apart)",
+    "outputTokens": "the agent counts other output tokens than its provider (more than 2 % apart)",
+    "model": "the agent names another model than the one that was asked",
+}
 
 
 def _servers(had: dict[str, Any], given: dict[str, Any]) -> Iterator[str]:

@@ -16,6 +16,8 @@ from assay.records.tape import TapeUse
 
 HINT = 'one JSON object per line, each with a unique id: {"id": "a", "input": "Say hello"}'
 
+OWN_IMAGE = "task"
+"""As the image of --container: each task of a benchmark runs in an image of its own."""
 
 type Texts = str | list[str]
 
@@ -470,7 +472,7 @@ def _encoded(shared: Identity | PluginRef) -> tuple[bytes, str]:
         if isinstance(shared, Identity):
             graders = _graders_part(shared.graders)
             # What is not known of a trial is no property of it: a log that its agent writes, say.
-            made_by = msgspec.structs.replace(shared, graders={}, not_covered=())
+            made_by = msgspec.structs.replace(shared, assay="", graders={}, not_covered=())
         encoded = msgspec.json.encode(made_by, order="deterministic")
         _last_encoded = last = (shared, encoded, graders)
     return last[1:]

@@ -10,6 +10,7 @@ messages, stands on the tape once, as a part that they refer to.
 import fcntl
 import hashlib
 import os
+import stat
 import threading
 import zlib
 from collections import OrderedDict
@@ -31,6 +32,8 @@ _LEAST_PART = 160
 _MOST_SLOW_S = 3600.0
 _HELD = 16
 """Members that are held unpacked."""
+MOST_UNPACKED = 256 * 1024 * 1024
+"""Bytes of an exchange, or of the index: a tape of somebody else may unpack to anything."""
 _PART = "$part"
 _TRAILER = b'{"indexAt":"%020d"}\n'
 
@@ -83,6 +86,10 @@ class TapeUse(msgspec.Struct, kw_only=True, frozen=True):
     faults: tuple[Fault, ...] = ()
     arm: str = ""
     """Of an experiment."""
+    role: str = ""
+    """judge or user, where it is not the agent that is measured who asks."""
+    shown: str = ""
+    """The path of the tape as rows name it: relative to the folder of the output."""
 
     @property
     def written(self) -> str:
@@ -104,6 +111,12 @@ class Lane(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defau
     """The turns of the prompt, secrets masked."""
     agent: str = ""
     version: str = ""
+    role: str = ""
+    """judge or user, if it is not the agent that is measured."""
+    of: str = ""
+    """The trial that it was cut from, on another tape."""
+    about: Any = None
+    """What is needed to run it again: its prompt, the agent with its options, and its identity."""
 
     @property
     def key(self) -> tuple[str, str, int, int]:
@@ -114,15 +127,21 @@ class Lane(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defau
     def words(self) -> str:
         """The lane, for people."""
         arm = f"{self.arm}, " if self.arm else ""
+        if self.role:
+            return f"{arm}question {self.trial} to a {self.role}"
         again = f", attempt {self.attempt + 1}" if self.attempt else ""
         return f"{arm}prompt {self.prompt}, trial {self.trial}{again}"
 
 
 class Tokens(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defaults=True):
-    """What a provider says that an exchange used; input includes what was cached."""
+    """What a provider says that an exchange used."""
 
     input: int = 0
+    """With what was cached."""
     output: int = 0
+    """With thoughts."""
+    cache_read: int = 0
+    cache_write: int = 0
 
 
 class Exchange(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defaults=True):
@@ -146,6 +165,13 @@ class Exchange(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_d
     """Whether the answer ended before its end."""
     model: str = ""
     tokens: Tokens | None = None
+    turn: int = 0
+    """Of the prompt, from 1."""
+
+    @property
+    def took_ms(self) -> int:
+        """From the request to the end of its answer."""
+        return self.answer[-1][0] if self.answer else 0
 
     @property
     def key(self) -> str:
@@ -184,7 +210,7 @@ _LINE = msgspec.json.Decoder(_Line)
 
 def fold(body: Any, parts: dict[str, bytes]) -> Any:
     """Return a body whose long parts are references; put these into parts, by their digest."""
-    if not isinstance(body, dict):
+    if not isinstance(body, dict) or body.keys() == {_PART}:
         return _folded(body, parts)
     return {
         name: [_folded(one, parts) for one in value]
@@ -196,7 +222,8 @@ def fold(body: Any, parts: dict[str, bytes]) -> Any:
 
 def _folded(value: Any, parts: dict[str, bytes]) -> Any:
     encoded = msgspec.json.encode(value, order="sorted")
-    if len(encoded) < _LEAST_PART:
+    # What an agent asks may look like a reference.
+    if len(encoded) < _LEAST_PART and _PART.encode() not in encoded:
         return value
     digest = _digest(encoded)
     parts[digest] = encoded
@@ -213,7 +240,8 @@ def _packed(data: bytes, level: int = 6) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-_NO_INDEX = (KeyError, TypeError, ValueError, StopIteration, InputError)
+_DAMAGED_HINT = "the exchanges before it are whole: cut the file at that byte, or record again"
+_NO_INDEX = (LookupError, TypeError, ValueError, StopIteration, InputError)
 _TRAILER_BYTES = len(_packed(_TRAILER % 0, 0))
 
 
@@ -222,31 +250,36 @@ def _members(fd: int, path: Path, at: int = 0) -> Iterator[tuple[int, int, bytes
 
     Raises InputError for one that is damaged.
     """
-    size = os.fstat(fd).st_size
+    size, n_lines = os.fstat(fd).st_size, 0
     while at < size:
-        unpacker, end, found = zlib.decompressobj(_GZIP), at, []
+        unpacker, end, found, left = zlib.decompressobj(_GZIP), at, [], MOST_UNPACKED
         try:
             while not unpacker.eof and end < size:
                 block = os.pread(fd, _BLOCK, end)
-                found.append(unpacker.decompress(block))
+                found.append(unpacker.decompress(block, left))
+                left -= len(found[-1])
+                if left <= 0:
+                    msg = f"{path}: byte {at}: it unpacks to more than {MOST_UNPACKED} bytes"
+                    raise InputError(msg, hint="--record TAPE makes no such tape")
                 end += len(block) - len(unpacker.unused_data)
         except zlib.error as error:
-            msg = f"{path}: byte {at}: the tape is damaged: {error}"
-            hint = "the exchanges before it are whole: cut the file there, or record again"
-            raise InputError(msg, hint=hint) from error
+            msg = f"{path}:{n_lines + 1}: the tape is damaged at byte {at}: {error}"
+            raise InputError(msg, hint=_DAMAGED_HINT) from error
         if not unpacker.eof:
             return
-        yield at, end, b"".join(found)
+        data = b"".join(found)
+        n_lines += data.count(b"\n")
+        yield at, end, data
         at = end
 
 
-def _lines(data: bytes, path: Path, at: int) -> Iterator[_Line]:
-    for number, line in enumerate(data.splitlines(), 1):
+def _lines(data: bytes, path: Path, n_before: int = 0) -> Iterator[_Line]:
+    for number, line in enumerate(data.splitlines(), n_before + 1):
         try:
             yield _LINE.decode(line)
-        except msgspec.DecodeError as error:
-            msg = f"{path}: byte {at}, line {number}: not a line of a tape: {error}"
-            raise InputError(msg) from error
+        except (msgspec.DecodeError, RecursionError) as error:
+            msg = f"{path}:{number}: not a line of a tape: {error}"
+            raise InputError(msg, hint=_DAMAGED_HINT) from error
 
 
 class Tape:
@@ -262,12 +295,14 @@ class Tape:
         try:
             if writable:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            self.fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+            self.fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         except OSError as error:
             kind = OutputError if writable else InputError
             msg = f"cannot open the tape {path}: {error.strerror}"
             raise kind(msg, hint="--record TAPE makes one") from error
         try:
+            if not stat.S_ISREG(os.fstat(self.fd).st_mode):
+                raise _no_tape(path)
             if writable:
                 _lock(self.fd, path)
             self.end = 0
@@ -289,7 +324,9 @@ class Tape:
         self.close()
 
     def close(self) -> None:
-        os.close(self.fd)
+        # Threads that a trial did not wait for find no file in its place.
+        fd, self.fd = self.fd, -1
+        os.close(fd)
 
     @property
     def lanes(self) -> list[Lane]:
@@ -301,19 +338,34 @@ class Tape:
         """The lanes that count, by their keys."""
         return {lane.key: lane for lane in self._index.lanes}
 
+    def about(self, lane: Lane) -> dict[str, Any]:
+        """Return what is needed to run the trial of a lane again."""
+        found: dict[str, Any] = self._unfolded(lane.about) or {}
+        return found
+
     def spots(self, lane: int) -> list[Spot]:
         """Return where the exchanges of a lane are, in order."""
         return [spot for spot in self._index.spots if spot.lane == lane]
 
     def exchange(self, spot: Spot) -> Exchange:
-        """Return an exchange with all its parts."""
-        found = self._member(spot.at)[0]
-        assert found is not None
-        return msgspec.structs.replace(
-            found,
-            request=self._unfolded(found.request),
-            results=[self._unfolded(one) for one in found.results],
-        )
+        """Return an exchange with all its parts.
+
+        Raises InputError where the index leads to something else.
+        """
+        try:
+            found = self._member(spot.at)[0]
+            if found is None:
+                raise KeyError(spot.number)
+            return msgspec.structs.replace(
+                found,
+                request=self._unfolded(found.request),
+                results=[self._unfolded(one) for one in found.results],
+            )
+        except (OSError, OverflowError, RecursionError, *_NO_INDEX) as error:
+            if isinstance(error, InputError):
+                raise
+            msg = f"{self.path}: byte {spot.at}: there is no exchange, as its index says"
+            raise InputError(msg, hint="record again") from error
 
     def exchanges(self, lane: int | None = None) -> Iterator[Exchange]:
         """Yield the exchanges of a lane, or of all, in the order in which they ended."""
@@ -345,7 +397,7 @@ class Tape:
     def _read_member(self, at: int) -> tuple[Exchange | None, dict[str, Any]]:
         _, _, data = next(_members(self.fd, self.path, at))
         exchange, parts = None, {}
-        for line in _lines(data, self.path, at):
+        for line in _lines(data, self.path):
             exchange = line.exchange or exchange
             if line.part is not None:
                 parts[line.part] = line.value
@@ -360,9 +412,10 @@ class Tape:
             return found
         if os.pread(self.fd, len(_MAGIC), 0) != _MAGIC[:size]:
             raise _no_tape(self.path)
-        index, self.end = _Index(), 0
+        index, self.end, n_lines = _Index(), 0, 0
         for at, end, data in _members(self.fd, self.path):
-            lines = list(_lines(data, self.path, at))
+            lines = list(_lines(data, self.path, n_lines))
+            n_lines += len(lines)
             if at == 0 and (not lines or lines[0].tape is None):
                 break
             if not any(line.index for line in lines):
@@ -383,15 +436,21 @@ class Tape:
             at = int(msgspec.json.decode(zlib.decompress(last, _GZIP))["indexAt"])
             _, _, data = next(_members(self.fd, self.path, at))
             index = _LINE.decode(data).index
-        except (zlib.error, *_NO_INDEX):
+        except (zlib.error, OSError, OverflowError, *_NO_INDEX):
             return None
         self.end = at
         self._check_format()
         return index
 
+    def check(self) -> None:
+        """Read all of it; raises InputError for the line at which it is damaged."""
+        n_lines = 0
+        for _, _, data in _members(self.fd, self.path):
+            n_lines += len(list(_lines(data, self.path, n_lines)))
+
     def _check_format(self) -> None:
-        _, _, data = next(_members(self.fd, self.path))
-        version = _LINE.decode(data.splitlines()[0]).tape
+        data = next(_members(self.fd, self.path), (0, 0, b""))[2]
+        version = next(_lines(data, self.path, 0), _Line()).tape
         if version != FORMAT:
             msg = f"{self.path}: a tape of format {version}, which this version cannot read"
             raise InputError(msg, hint="use a newer version of Assay")
@@ -429,28 +488,35 @@ class TapeWriter(Tape):
 
     def add_lane(self, lane: Lane) -> Lane:
         """Begin a lane; return it with its number."""
+        parts: dict[str, bytes] = {}
+        about = fold(lane.about, parts)
         with self._lock:
-            lane = msgspec.structs.replace(lane, lane=len(self._index.lanes) + 1)
-            self._append(_encoded_line("lane", lane))
+            lane = msgspec.structs.replace(lane, lane=len(self._index.lanes) + 1, about=about)
+            self._append_with(parts, _encoded_line("lane", lane))
             self._index.lanes.append(lane)
         return lane
 
-    def add(self, exchange: Exchange) -> None:
-        """Write an exchange that has ended."""
+    def add(self, exchange: Exchange) -> int:
+        """Write an exchange that has ended; return how many bytes it takes."""
         parts: dict[str, bytes] = {}
         request = fold(exchange.request, parts)
         results = [_folded(one, parts) for one in exchange.results]
         folded = msgspec.structs.replace(exchange, request=request, results=results)
         with self._lock:
-            new = parts.keys() - self._index.parts.keys()
-            lines = [
-                b'{"part":"%b","value":%b}\n' % (name.encode(), data)
-                for name, data in parts.items()
-                if name in new
-            ]
-            at = self._append(b"".join(lines) + _encoded_line("exchange", folded))
-            self._index.parts |= dict.fromkeys(new, at)
+            at = self._append_with(parts, _encoded_line("exchange", folded))
             self._index.spots.append(Spot(at, folded.lane, folded.number, _key_of_folded(folded)))
+            return self.end - at
+
+    def _append_with(self, parts: dict[str, bytes], line: bytes) -> int:
+        new = parts.keys() - self._index.parts.keys()
+        lines = [
+            b'{"part":"%b","value":%b}\n' % (name.encode(), data)
+            for name, data in parts.items()
+            if name in new
+        ]
+        at = self._append(b"".join(lines) + line)
+        self._index.parts |= dict.fromkeys(new, at)
+        return at
 
     def close(self) -> None:
         """Write the index."""

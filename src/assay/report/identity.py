@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from assay.records.capture import Identity
 
 _NAMES = {
+    "assay": "recorded by Assay",
     "adapter": "agent",
     "program": "program",
     "loads": "loads",

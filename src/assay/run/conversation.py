@@ -319,7 +319,12 @@ class Conversation:
 
     def _command(self, ask: Ask) -> Command:
         command = self._adapter.command(ask)
-        return command if self.proxy is None else self.proxy.redirect(self._adapter, command, ask)
+        if self.proxy is None:
+            return command
+        redirected = self.proxy.redirect(self._adapter, command, ask)
+        if self.confinement is not None:
+            self.confinement.replaced = self.proxy.replaced
+        return redirected
 
     def _start(self, command: Command, end: TurnEnd, *, talk: bool) -> tuple[Process, Streams]:
         self._n_processes += 1

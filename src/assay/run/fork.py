@@ -127,7 +127,7 @@ def serve_forks(control: socket.socket) -> NoReturn:
     control = socket.socket(fileno=fcntl.fcntl(control.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
     leave_parent(keep=[control.fileno()])
     flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-    alive = _Alive()
+    alive = _ChildProcesses()
     with contextlib.suppress(OSError):
         while True:
             message, fds, *_ = socket.recv_fds(control, 1, FDS, flags)
@@ -142,7 +142,7 @@ def serve_forks(control: socket.socket) -> NoReturn:
     os._exit(0)
 
 
-class _Alive:
+class _ChildProcesses:
     """The processes that were forked, to be killed when the one that asked for them was killed.
 
     Held by pidfd: a pid may be used again for another process, a pidfd never.

@@ -116,7 +116,7 @@ class Traffic:
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)\b")
 
 
-class _Meter:
+class Meter:
     """Lets so much pass in a second, and so much in all."""
 
     def __init__(self, per_s: int, most: int) -> None:
@@ -139,6 +139,34 @@ class _Meter:
         return True
 
 
+class Limits:
+    """What an agent may take of a server that we run for it, on all its ports together."""
+
+    def __init__(self) -> None:
+        self.connections = Meter(_CONNECTIONS_PER_S, _MOST_CONNECTIONS)
+        self.bytes = Meter(_BYTES_PER_S, _MOST_BYTES)
+        self.slots = threading.Semaphore(_MOST_OPEN)
+
+    def accept(self, listening: socket.socket, is_closed: Callable[[], bool]) -> socket.socket:
+        """Wait for the next connection; whoever serves it releases its slot in the end.
+
+        Raises OSError when the socket is closed, or when there have been too many.
+        """
+        if not self.connections.take(1):
+            msg = "the agent has opened too many connections"
+            raise OSError(msg)
+        self.slots.acquire()
+        while True:
+            try:
+                return listening.accept()[0]
+            except OSError as error:
+                # An agent that loses its model for want of our files would have an excuse.
+                if error.errno not in _SHORT_OF or is_closed():
+                    self.slots.release()
+                    raise
+                time.sleep(0.1)
+
+
 class Gateway:
     """Connects one sandboxed process to the allowed addresses, until it is closed."""
 
@@ -150,9 +178,7 @@ class Gateway:
         self._ports = {port for host, port in allowed if host in _LOCAL}
         self._proxy = next(port for port in _PROXY_PORTS if port not in self._ports)
         self.traffic = Traffic(proxied=bool(self._allowed))
-        self._connections = _Meter(_CONNECTIONS_PER_S, _MOST_CONNECTIONS)
-        self._bytes = _Meter(_BYTES_PER_S, _MOST_BYTES)
-        self._slots = threading.Semaphore(_MOST_OPEN)
+        self._limits = Limits()
         self._found: dict[tuple[str, int], tuple[float, list[Any]]] = {}
         """When and where a host was found; nowhere if the list is empty."""
         self._finding = threading.Lock()
@@ -208,21 +234,10 @@ class Gateway:
     def _serve(self, listening: socket.socket) -> None:
         with contextlib.suppress(OSError):  # closed
             port = listening.getsockname()[1]
-            while self._connections.take(1):
-                self._slots.acquire()
-                client = self._keep(self._accept(listening))
+            while True:
+                client = self._keep(self._limits.accept(listening, lambda: self._closed))
                 threading.Thread(target=self._pass_on, args=(client, port), daemon=True).start()
-            self._drop(listening)
-
-    def _accept(self, listening: socket.socket) -> socket.socket:
-        while True:
-            try:
-                return listening.accept()[0]
-            except OSError as error:
-                # An agent that loses its model for want of our files would have an excuse.
-                if error.errno not in _SHORT_OF or self._closed:
-                    raise
-                time.sleep(0.1)
+        self._drop(listening)
 
     def _pass_on(self, client: socket.socket, port: int) -> None:
         """Serve one connection of the agent."""
@@ -238,7 +253,7 @@ class Gateway:
         except OSError:
             pass
         finally:
-            self._slots.release()
+            self._limits.slots.release()
             self._drop(client)
             if server is not None:
                 self._drop(server)
@@ -311,7 +326,7 @@ class Gateway:
                 asked = bool(block) and self.traffic.answer(block)
                 if not block and is_open:
                     self.traffic.count("dropped")
-            if not self._bytes.take(len(block)):
+            if not self._limits.bytes.take(len(block)):
                 msg = "the agent has passed on too much"
                 raise OSError(msg)
 
@@ -330,6 +345,12 @@ class Gateway:
         with self._lock:
             self._open.discard(one)
         one.close()
+
+
+def origin_of(url: str) -> str:
+    """Return scheme, host and port of a URL."""
+    split = urlsplit(url)
+    return f"{split.scheme}://{split.netloc}"
 
 
 def _place(url: str) -> tuple[str, int] | None:

@@ -107,7 +107,7 @@ class _Call:
             response = self._connection.getresponse()
             body = response.read(MOST_BYTES + 1)
             if len(body) > MOST_BYTES:
-                raise _TooLong
+                raise _AnswerTooLong
             if response.length:  # what the server had announced and did not send
                 raise ConnectionResetError
             names = {name.lower(): value for name, value in response.getheaders()}
@@ -116,7 +116,7 @@ class _Call:
             self._connection.close()
 
 
-class _TooLong(Exception):
+class _AnswerTooLong(Exception):
     pass
 
 
@@ -163,7 +163,7 @@ def _explained(error: Exception, place: str, timeout_s: float) -> NoAnswer:
     """Say why no answer came, and whether another attempt may well succeed."""
     cut_off = (IncompleteRead, RemoteDisconnected, ConnectionResetError, BrokenPipeError)
     known: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
-        (_TooLong, f"{place} answered with more than {MOST_BYTES >> 20} MB"),
+        (_AnswerTooLong, f"{place} answered with more than {MOST_BYTES >> 20} MB"),
         (
             ssl.SSLCertVerificationError,
             f"the certificate of {place} is not trusted; SSL_CERT_FILE may name its authority's: ",

@@ -87,9 +87,9 @@ class Process:
         self._spared = isinstance(launch, Launch) and launch.spared
         self._outbox = b""
         """What write() was given and stdin has not taken yet."""
-        self._popen: subprocess.Popen[bytes] | _Forked
+        self._popen: subprocess.Popen[bytes] | _ForkedProcess
         if isinstance(launch, Call) or launch.function is not None:
-            self._popen = _Forked(launch, mark)
+            self._popen = _ForkedProcess(launch, mark)
             family.own_pids.add(self._popen.pid)
         else:
             with mark.inherited():
@@ -231,7 +231,7 @@ def pause(seconds: float) -> None:
     raise_if_stopping()
 
 
-class _Forked:
+class _ForkedProcess:
     """A forked process, with the part of the interface of subprocess.Popen that is used here."""
 
     def __init__(self, launch: Call | Launch, mark: family.Mark) -> None:

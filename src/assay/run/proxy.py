@@ -5,20 +5,22 @@ to the agent, so that no certificates are needed, and TLS to the provider.
 """
 
 import contextlib
+import re
 import socket
 import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, InvalidURL
 from http.server import BaseHTTPRequestHandler
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
 from assay.plugin import Adapter, Ask, Command
 from assay.records.tape import Exchange
+from assay.run.gateway import Limits, origin_of
 from assay.run.tapes import TapeLane
 from assay.run.wire import Pieces
 
@@ -29,12 +31,20 @@ _TIMEOUT_S = 900.0
 _LAST_S = 1.0
 """How long the end of a trial waits for exchanges that the agent did not wait for."""
 _GZIP = 31
-_MOST_BYTES = 256 * 1024 * 1024
+_MOST_BODY = 32 * 1024 * 1024
+"""Bytes of a request, unpacked; providers take no more either."""
+_MOST_HELD = 8 * _MOST_BODY
+"""Bytes of all requests of a trial that are being answered."""
+_MOST_KEPT = 32 * 1024 * 1024
+"""Bytes of an answer on a tape; a longer one is passed on only."""
 _OWN_HEADERS = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host"}
     | {"proxy-authorization", "proxy-connection", "accept-encoding", "content-length", "expect"}
 )
 _KEPT_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")
+_CREDENTIAL = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
+"""Names of headers and of fields of a query."""
+_NO_HEADER = re.compile(r"[^\t\x20-\x7e\xa0-\xff]")
 _BODILESS = frozenset({204, 304})
 
 
@@ -42,15 +52,17 @@ class Proxy:
     """The proxy of one trial: a port for each provider that its agent asks."""
 
     def __init__(self, lane: TapeLane) -> None:
-        self._lane = lane
+        self._lane, self._limits = lane, Limits()
         self._servers: dict[str, _Server] = {}
+        self.replaced: set[str] = set()
+        """Where the providers are that the agent does not reach itself any more."""
 
     def redirect(self, adapter: Adapter, command: Command, ask: Ask) -> Command:
         """Return the agent's command with the proxy in place of its providers."""
         offline = self._lane.replays and not self._lane.asks_provider
         made = adapter.redirect(command, ask, self.through, offline=offline)
         ours = tuple(server.url for server in self._servers.values())
-        others = tuple(url for url in made.endpoints if _origin(url) not in self._servers)
+        others = tuple(url for url in made.endpoints if origin_of(url) not in self._servers)
         no_proxy = dict.fromkeys(("NO_PROXY", "no_proxy"), f"{_HOST},localhost")
         return msgspec.structs.replace(
             made, endpoints=(*ours, *others), env={**no_proxy, **made.env}
@@ -58,9 +70,10 @@ class Proxy:
 
     def through(self, url: str) -> str:
         """Return the address at which the proxy stands for a URL."""
-        origin = _origin(url)
+        origin = origin_of(url)
         if origin not in self._servers and origin not in {s.url for s in self._servers.values()}:
-            self._servers[origin] = _Server(self._lane, origin)
+            self._servers[origin] = _Server(self._lane, origin, self._limits)
+            self.replaced.add(origin)
         server = self._servers.get(origin)
         return server.url + url[len(origin) :] if server is not None else url
 
@@ -70,23 +83,27 @@ class Proxy:
 
     def close(self) -> None:
         """End all connections."""
+        self._lane.end()
         for server in self._servers.values():
             server.end()
 
 
-def _origin(url: str) -> str:
-    split = urlsplit(url)
-    return f"{split.scheme}://{split.netloc}"
+class _RefusedError(Exception):
+    """A request that is not passed on, with the status that says why."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
 
 
 class _Server:
     """Listens in place of one provider; each connection has a thread."""
 
-    def __init__(self, lane: TapeLane, upstream: str) -> None:
-        self.lane, self.upstream = lane, upstream
+    def __init__(self, lane: TapeLane, upstream: str, limits: Limits) -> None:
+        self.lane, self.upstream, self.limits = lane, upstream, limits
         self._open: set[socket.socket] = set()
         self._changed = threading.Condition()
-        self._n_busy = 0
+        self._n_busy = self._n_held = 0
         self._listening = socket.create_server((_HOST, 0), backlog=128)
         self.url = f"http://{_HOST}:{self._listening.getsockname()[1]}"
         threading.Thread(target=self._serve, name="proxy", daemon=True).start()
@@ -94,13 +111,17 @@ class _Server:
     def _serve(self) -> None:
         with contextlib.suppress(OSError):  # closed
             while True:
-                client, address = self._listening.accept()
-                threading.Thread(target=self._answer, args=(client, address), daemon=True).start()
+                client = self.limits.accept(self._listening, self.lane.ended.is_set)
+                threading.Thread(target=self._answer, args=(client,), daemon=True).start()
+        self._listening.close()
 
-    def _answer(self, client: socket.socket, address: Any) -> None:
-        with self.holding(client):
-            _Handler(client, address, self)  # type: ignore[arg-type]  # of a server it reads nothing
-        client.close()
+    def _answer(self, client: socket.socket) -> None:
+        try:
+            with self.holding(client):
+                _Handler(client, _HOST, self)  # type: ignore[arg-type]  # of a server it reads nothing
+        finally:
+            self.limits.slots.release()
+            client.close()
 
     @contextlib.contextmanager
     def holding(self, one: socket.socket) -> Iterator[None]:
@@ -124,6 +145,19 @@ class _Server:
             with self._changed:
                 self._n_busy -= 1
                 self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def room(self, n_bytes: int) -> Iterator[None]:
+        """Have room for so much of a request while it is answered."""
+        with self._changed:
+            if n_bytes > _MOST_BODY or self._n_held + n_bytes > _MOST_HELD:
+                raise _RefusedError(413, f"a request may have {_MOST_BODY} bytes")
+            self._n_held += n_bytes
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._n_held -= n_bytes
 
     def end(self) -> None:
         """End all connections; exchanges that are nearly over may end before."""
@@ -165,42 +199,81 @@ class _Handler(BaseHTTPRequestHandler):
         elif len(self.raw_requestline) > _BLOCK:
             self.send_error(414)
         elif self.parse_request():
-            with self.server.exchanging():
-                self._exchange()
+            try:
+                with self.server.exchanging(), contextlib.ExitStack() as stack:
+                    self._exchange(stack)
+            except _RefusedError as error:
+                self.close_connection = True
+                self._send_plain(error.status, error.message)
 
-    def _exchange(self) -> None:
+    def _exchange(self, stack: contextlib.ExitStack) -> None:
+        """Answer a request; the stack holds the room that its body takes."""
         lane = self.server.lane
-        began_s, body = time.monotonic(), self._read_body()
+        began_s, body = time.monotonic(), self._read_body(stack)
         lane.traffic.count("connections")
         if "websocket" in self.headers.get("upgrade", "").lower():
             self._send_plain(426, "this proxy speaks no websocket")
             return
         number = lane.arrived()
         faults = lane.faults(number)
-        time.sleep(sum(fault.slow_s for fault in faults))
+        lane.ended.wait(sum(fault.slow_s for fault in faults))
         if status := next((fault.status for fault in faults if fault.status), 0):
             self._send_plain(status, "a fault on purpose (--fault)")
             return
         cut = any(fault.cut for fault in faults)
-        found = lane.find(self.command, self.path, _decoded(body, self.headers))
+        plain = self._decoded(body, stack)
+        found = lane.find(self.command, self.path, plain, self._credentials())
         if found is not None:
             lane.count(found)
-            self._play(found, cut=cut)
+            try:
+                self._play(found, cut=cut)
+            finally:
+                lane.played(found)
         elif lane.asks_provider:
-            self._pass_on(body, began_s, cut=cut)
+            self._pass_on(body, plain, began_s, cut=cut)
         else:
             self._send_plain(404, "the tape has no answer to this request")
 
-    def _read_body(self) -> bytes:
+    def _read_body(self, stack: contextlib.ExitStack) -> bytes:
         if "chunked" not in self.headers.get("transfer-encoding", "").lower():
-            return self.rfile.read(int(self.headers.get("content-length") or 0))
+            return self._read(self.headers.get("content-length") or "0", 10, stack)
         parts: list[bytes] = []
-        while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
-            parts.append(self.rfile.read(size))
-            self.rfile.readline()
-        while self.rfile.readline().strip():
+        n_bytes = 0
+        while part := self._read(self.rfile.readline(_BLOCK).split(b";")[0], 16, stack):
+            parts.append(part)
+            n_bytes += len(part)
+            if n_bytes > _MOST_BODY:
+                raise _RefusedError(413, f"a request may have {_MOST_BODY} bytes")
+            self.rfile.readline(_BLOCK)
+        while self.rfile.readline(_BLOCK).strip():
             pass
         return b"".join(parts)
+
+    def _read(self, size: str | bytes, base: int, stack: contextlib.ExitStack) -> bytes:
+        """Read as many bytes as the agent says that there are; an agent can say anything."""
+        try:
+            n_bytes = int(size, base)
+        except ValueError:
+            n_bytes = -1
+        if n_bytes < 0:
+            raise _RefusedError(400, "the length of the request is no number")
+        stack.enter_context(self.server.room(n_bytes))
+        if not self.server.limits.bytes.take(n_bytes):
+            raise _RefusedError(413, "the agent has sent too much")
+        return self.rfile.read(n_bytes)
+
+    def _decoded(self, body: bytes, stack: contextlib.ExitStack) -> bytes:
+        if self.headers.get("content-encoding", "") != "gzip":
+            return body
+        stack.enter_context(self.server.room(_MOST_BODY))
+        unpacker = zlib.decompressobj(_GZIP)
+        try:
+            plain = unpacker.decompress(body, _MOST_BODY)
+        except zlib.error:
+            return body
+        if unpacker.unconsumed_tail:
+            raise _RefusedError(413, f"a request may have {_MOST_BODY} bytes, unpacked")
+        return plain
 
     def _send_plain(self, status: int, message: str) -> None:
         self.server.lane.traffic.answer(b"HTTP/1.1 %d " % status)
@@ -214,7 +287,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._chunked = length is None and status not in _BODILESS and self.command != "HEAD"
         self.send_response_only(status)
         for name, value in headers.items():
-            self.send_header(name, value)
+            # Those of a tape may be anything; a provider's are as they came.
+            self.send_header(name, _NO_HEADER.sub("?", value))
         if self._chunked:
             self.send_header("Transfer-Encoding", "chunked")
         elif length is not None:
@@ -243,7 +317,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.server.lane.traffic.answer(b"HTTP/1.1 %d " % found.status)
         began_s, pace = time.monotonic(), self.server.lane.use.pace
-        self._begin(found.status, found.headers, None)
+        headers = {n: v for n, v in found.headers.items() if n in _KEPT_HEADERS}
+        self._begin(found.status, headers, None)
         pieces = found.answer[: len(found.answer) // 2] if cut else found.answer
         waiting = b""
         for ms, text in pieces:
@@ -252,7 +327,7 @@ class _Handler(BaseHTTPRequestHandler):
             if wait_s > 0:
                 self._write(waiting)
                 waiting = b""
-                time.sleep(wait_s)
+                self.server.lane.ended.wait(min(wait_s, _TIMEOUT_S))
             waiting += data
         self._write(waiting if self.command != "HEAD" else b"")
         if cut or found.cut:
@@ -260,23 +335,21 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._end()
 
-    def _pass_on(self, body: bytes, began_s: float, *, cut: bool) -> None:
+    def _pass_on(self, body: bytes, plain: bytes, began_s: float, *, cut: bool) -> None:
         """Ask the provider; pass its answer on as it comes, and keep it."""
         exchange = Exchange(lane=0, number=0, method=self.command, path=self.path)
-        plain = _decoded(body, self.headers)
         try:
             response = self._ask(body)
         except (OSError, HTTPException):
-            self.server.lane.traffic.count("failed")
-            self.server.lane.record(exchange, plain, [])
+            self.server.lane.record(exchange, plain, [], self._credentials())
             self._drop()
             return
         self.server.lane.traffic.answer(b"HTTP/1.1 %d " % response.status)
         headers = {name.lower(): value for name, value in response.getheaders()}
         pieces = Pieces(headers.get("content-type", ""))
         passed = {n: v for n, v in headers.items() if n not in _OWN_HEADERS}
-        length = headers.get("content-length")
-        self._begin(response.status, passed, int(length) if length is not None else None)
+        length = headers.get("content-length", "")
+        self._begin(response.status, passed, int(length) if length.isdecimal() else None)
         with self.server.holding(self._socket()):
             whole = self._copy(response, pieces, began_s, cut=cut)
         exchange = msgspec.structs.replace(
@@ -285,10 +358,10 @@ class _Handler(BaseHTTPRequestHandler):
             headers={n: v for n, v in headers.items() if n in _KEPT_HEADERS},
             cut=not whole,
         )
-        self.server.lane.record(exchange, plain, pieces.close(_ms_since(began_s)))
-        if response.will_close and self._upstream is not None:
-            self._upstream.close()
-            self._upstream = None
+        kept = pieces.close(_ms_since(began_s))
+        self.server.lane.record(exchange, plain, kept, self._credentials())
+        if response.will_close:
+            self._forget()
 
     def _copy(self, response: HTTPResponse, pieces: Pieces, began_s: float, *, cut: bool) -> bool:
         """Copy an answer; return whether it came to its end. What the agent does not want any more
@@ -296,7 +369,9 @@ class _Handler(BaseHTTPRequestHandler):
         gone = False
         try:
             while block := response.read1(_BLOCK):
-                pieces.add(_ms_since(began_s), block)
+                is_kept = pieces.n_bytes <= _MOST_KEPT
+                if is_kept:
+                    pieces.add(_ms_since(began_s), block)
                 try:
                     if not gone:
                         self._write(block[: len(block) // 2] if cut else block)
@@ -305,6 +380,9 @@ class _Handler(BaseHTTPRequestHandler):
                 if cut:
                     self._drop()
                     gone = True
+                if (gone and not is_kept) or not self.server.limits.bytes.take(len(block)):
+                    msg = "nobody wants the rest"
+                    raise OSError(msg)
             if not gone:
                 self._end()
             self.close_connection |= gone
@@ -314,23 +392,48 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         return True
 
+    def _credentials(self) -> list[str]:
+        """Return what the request proves its right with: on a tape it is covered everywhere."""
+        found = [v for n, v in self.headers.items() if _CREDENTIAL.search(n)]
+        query = parse_qsl(urlsplit(self.path).query, errors="replace")
+        return [*found, *(value for name, value in query if _CREDENTIAL.search(name))]
+
     def _ask(self, body: bytes) -> HTTPResponse:
+        """Raises _RefusedError for what is no request, and OSError or HTTPException where the
+        provider cannot be reached, or does not answer."""
         headers = {n: v for n, v in self.headers.items() if n.lower() not in _OWN_HEADERS}
         headers |= {"Accept-Encoding": "identity"}
         if body or self.command in ("POST", "PUT", "PATCH"):
             headers["Content-Length"] = str(len(body))
         for again in (True, False):
             kept = self._upstream
-            connection = kept or _connected(self.server.upstream)
-            self._upstream = connection
+            # Only this is a failure that no request brings about.
+            connection = self._upstream = kept or self._connected()
             try:
                 connection.request(self.command, self.path, body or None, headers)
                 return connection.getresponse()
+            except (InvalidURL, ValueError) as error:
+                self._forget()
+                raise _RefusedError(400, "this is no request of HTTP") from error
             except (OSError, HTTPException):
                 self._forget()
                 if kept is None or not again:  # only a connection that had been used may be stale
+                    self.server.lane.traffic.count("dropped")
                     raise
         raise AssertionError
+
+    def _connected(self) -> HTTPConnection:
+        split = urlsplit(self.server.upstream)
+        kind = HTTPSConnection if split.scheme == "https" else HTTPConnection
+        made = kind(split.hostname or "", split.port, timeout=_TIMEOUT_S)
+        try:
+            made.connect()
+        except OSError:
+            self.server.lane.traffic.count("failed")
+            raise
+        assert made.sock is not None
+        made.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
 
     def _socket(self) -> socket.socket:
         """Return that of the provider; one that closes after its answer has none any more."""
@@ -341,24 +444,6 @@ class _Handler(BaseHTTPRequestHandler):
         if self._upstream is not None:
             self._upstream.close()
             self._upstream = None
-
-
-def _connected(upstream: str) -> HTTPConnection:
-    split = urlsplit(upstream)
-    kind = HTTPSConnection if split.scheme == "https" else HTTPConnection
-    made = kind(split.hostname or "", split.port, timeout=_TIMEOUT_S)
-    made.connect()
-    assert made.sock is not None
-    made.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
-
-
-def _decoded(body: bytes, headers: Any) -> bytes:
-    if headers.get("content-encoding", "") != "gzip":
-        return body
-    with contextlib.suppress(zlib.error):
-        return zlib.decompressobj(_GZIP).decompress(body, _MOST_BYTES)
-    return body
 
 
 def _ms_since(began_s: float) -> int:

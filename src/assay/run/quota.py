@@ -59,7 +59,7 @@ def open_quota(limits: Limits) -> Quota:
         return _Groups(limits, bases)
     if _has_systemd():
         return _Scope(limits)
-    return _EachProcess(limits)
+    return _ProcessLimit(limits)
 
 
 def describe_quota(limits: Limits) -> str:
@@ -142,7 +142,7 @@ class _Scope:
         """Do nothing: systemd removes a scope when its last process has ended."""
 
 
-class _EachProcess:
+class _ProcessLimit:
     """A limit for each process alone: on its data, and on the CPUs that it may run on."""
 
     by = "limits of each process"

@@ -61,7 +61,7 @@ def out_of(what: str, place: str = "") -> OutOfResources:
     return OutOfResources(f"{what}: {place}" if place else what, hint=hint)
 
 
-class _Needed:
+class _ResourceGuard:
     def __enter__(self) -> None:
         pass
 
@@ -71,7 +71,7 @@ class _Needed:
             raise lack from error
 
 
-needed = _Needed()
+needed = _ResourceGuard()
 """Inside a block with this, an error for want of something ends the run."""
 
 

@@ -61,11 +61,16 @@ def _while_time[T](items: Iterable[T], has_time: HasTime) -> Iterator[T]:
         yield item
 
 
+_LONGEST_CREDENTIAL = 8192
+_MOST_CREDENTIALS = 8
+
+
 class Secrets:
     """The secrets of one or more environments. Masks keep the length, so offsets stay valid."""
 
     def __init__(self, *envs: Mapping[str, str]) -> None:
         values: dict[str, None] = {}
+        self._envs = envs
         self.refused: dict[str, str] = {}
         """Names of variables that look secret but are not covered, and why."""
         for name, value in (item for env in envs for item in env.items()):
@@ -78,6 +83,14 @@ class Secrets:
                     self.refused[name] = why
         self._search = _search_for(tuple(values))
         self.longest = max(map(len, self._search.needles), default=0)
+
+    def with_credentials(self, values: Iterable[str]) -> "Secrets":
+        """Return these secrets and those that a request proves its right with."""
+        words = (value.rpartition(" ")[2] for value in values)  # without "Bearer"
+        new = [word for word in words if word and not self.occur_in(word.encode())]
+        new = [word for word in new if len(word) <= _LONGEST_CREDENTIAL][:_MOST_CREDENTIALS]
+        named = {f"CREDENTIAL_{n}_KEY": word for n, word in enumerate(new)}
+        return Secrets(*self._envs, named) if named else self
 
     def occur_in(self, data: bytes) -> bool:
         """Whether any secret stands in the data, in one of its spellings."""

@@ -48,7 +48,7 @@ def serve_function(function: str, argument: str) -> "ServedFunction":
 _served: dict[tuple[int, tuple[str, ...]], Any] = {}
 
 
-def _serve[S: _Served](command: tuple[str, ...], start: Callable[[], S]) -> S:
+def _serve[S: _ServingProcess](command: tuple[str, ...], start: Callable[[], S]) -> S:
     thread = threading.get_ident()
     key = (thread, command)
     served: S | None = _served.pop(key, None)  # put back below: the one used last comes last
@@ -77,7 +77,7 @@ def close_served() -> None:
     close_fork_server()
 
 
-class _Printed:
+class _PrintedOutput:
     """What a serving process prints, in a file; shown on our stderr line by line.
 
     It may repeat what an agent wrote: secrets and what a terminal would obey are not shown.
@@ -114,13 +114,13 @@ class _Printed:
         self.file.close()
 
 
-class _Served:
+class _ServingProcess:
     """A process that answers each line with one line. Whatever goes wrong, it is killed."""
 
     _linger_s = 0.5
     """How long it may take to end by itself after it has failed."""
 
-    def __init__(self, process: Process, out: int, wake_fd: int, printed: _Printed) -> None:
+    def __init__(self, process: Process, out: int, wake_fd: int, printed: _PrintedOutput) -> None:
         self._process = process
         self._printed = printed
         self._out = out
@@ -271,7 +271,7 @@ class _Served:
         return f"{how} and gave no answer"
 
 
-class ServedProgram(_Served):
+class ServedProgram(_ServingProcess):
     """A program that answers lines. Its stderr is quoted when it fails."""
 
     def __init__(
@@ -279,7 +279,7 @@ class ServedProgram(_Served):
     ) -> None:
         """With show_stderr, what it writes there is copied to ours."""
         mark = family.Mark(uuid.uuid4().hex)
-        printed = _Printed(shown=show_stderr)
+        printed = _PrintedOutput(shown=show_stderr)
         out, write_end = os.pipe()
         launch = Launch(
             argv=argv,
@@ -305,7 +305,7 @@ class ServedProgram(_Served):
         return f"{why}: {stderr or 'No error output'}"
 
 
-class ServedFunction(_Served):
+class ServedFunction(_ServingProcess):
     """A function of ours in a forked process. What it prints goes to our stderr.
 
     It writes many answers at once, and wakes us through a pipe of its own: to write each, or to be
@@ -319,7 +319,7 @@ class ServedFunction(_Served):
         out, answers = os.pipe()
         wake_fd, wake_write_end = os.pipe()
         self._unwritten = fork.UnwrittenAnswers.open()
-        printed = _Printed(shown=True)
+        printed = _PrintedOutput(shown=True)
         call = Call(
             function=function,
             argument=argument,

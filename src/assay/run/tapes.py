@@ -2,32 +2,56 @@
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
+from assay.errors import InputError, OutputError
+from assay.records.answers import tokens_in
 from assay.records.capture import Cause, Difference, Failure, Replay, Wire
 from assay.records.spec import TrialSpec
-from assay.records.tape import Exchange, Fault, Lane, Tape, TapeUse, TapeWriter
+from assay.records.tape import (
+    MOST_UNPACKED,
+    Exchange,
+    Fault,
+    Lane,
+    Tape,
+    TapeUse,
+    TapeWriter,
+)
 from assay.run.gateway import Traffic
 from assay.run.secrets import Secrets
 from assay.run.wire import (
     Names,
-    Timed,
+    TimedPiece,
     asked,
     first_difference,
     for_tape,
+    history,
     model_in,
     similarity,
-    tokens_in,
     without_keys,
 )
 
 _MOST_DIFFERENCES = 20
+_MOST_MODELS = 20
 _SHOWN = 500
+_MOST_ANSWER = 32 * 1024 * 1024
+"""Characters of an answer on a tape."""
+_MOST_ON_TAPE = 512 * 1024 * 1024
+"""Bytes that one trial may write."""
+_LATE_BYTES = 1024 * 1024
+"""What is longer is not read any more after the end of the trial."""
+_ORDER_S = 3.0
+"""How long an answer waits for one before it that may not be asked for in this run."""
+_APART_S = 0.03
+"""Between answers to an agent and its sub-agent, one of which waited for the other."""
+_BESIDE_S = 10.0
+"""How long a request beside the conversation waits for the agent to go on without its answer."""
 _open: dict[str, Tape] = {}
 """The tapes of the run that this process executes, by their paths."""
 
@@ -47,34 +71,56 @@ def open_tapes(uses: Iterable[TapeUse | None]) -> Iterator[None]:
 
 
 def check_tape(use: TapeUse) -> None:
-    """Refuse a tape that cannot be read, before anything runs."""
-    if use.replay:
-        Tape(Path(use.replay)).close()
+    """Refuse a tape that cannot be read, or is damaged anywhere, before anything runs."""
+    path = Path(use.replay or use.record)
+    if use.replay or (use.record and path.exists()):
+        with Tape(path) as tape:
+            tape.check()
+
+
+class _Conversation(Protocol):
+    """What a lane knows of the conversation that it is about."""
+
+    secrets: Secrets
+    cancelled: threading.Event
+
+    @property
+    def turns(self) -> Sequence[Any]:
+        """Those that are over."""
+        ...
 
 
 class TapeLane:
     """What one attempt at a trial does with tapes. Its proxy asks it, in several threads."""
 
     def __init__(
-        self,
-        spec: TrialSpec,
-        use: TapeUse,
-        names: Names,
-        secrets: Callable[[], Secrets],
-        on_miss: Callable[[], None],
+        self, spec: TrialSpec, use: TapeUse, names: Names, conversation: _Conversation
     ) -> None:
-        self.use, self._spec, self._names, self._secrets = use, spec, names, secrets
+        self.use, self._spec, self._names = use, spec, names
+        self._conversation = conversation
         self.traffic = Traffic(proxied=False)
-        self._on_miss = on_miss
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._played: set[int] = set()
+        """Numbers of the exchanges that have been answered, or that nothing waits for any more."""
+        self._played_s = time.monotonic()
+        """When an answer ended last."""
         self._n_asked = 0
         self._n_hits = 0
         self._used: set[int] = set()
-        self._differs: dict[int, Difference] = {}
+        self._differs: dict[str, Difference] = {}
         self._miss = ""
         self._models: dict[str, None] = {}
         self._tokens = [0, 0]
-        self._lost = 0
+        self._lost: dict[str, int] = {}
+        """Exchanges that are not on the tape, by why."""
+        self._n_bytes = 0
+        self._reading = threading.Lock()
+        """Reading large requests takes time: of one trial, one at a time."""
+        self.ended = threading.Event()
+        """The trial is over: what its agent asked and did not wait for is left out."""
+        self.error: OutputError | None = None
+        """Why the tape could not be written; it ends the run."""
         self._source = _open.get(use.replay)
         self._target = _open.get(use.written)
         assert self._target is None or isinstance(self._target, TapeWriter)
@@ -108,51 +154,132 @@ class TapeLane:
         text = repr((*self._key, number, fault)).encode()
         return int.from_bytes(hashlib.sha256(text).digest()[:6]) / 2**48
 
-    def find(self, method: str, path: str, body: bytes) -> Exchange | None:
+    def find(
+        self, method: str, path: str, body: bytes, credentials: Sequence[str] = ()
+    ) -> Exchange | None:
         """Return the recorded answer to a request; None is a miss, which is noted."""
-        if self._source is None:
+        if self._source is None or self.ended.is_set():
             return None
-        request, results = asked(body, self._names, self._secrets())
+        with self._reading:
+            secrets = self._conversation.secrets.with_credentials(credentials)
+            request, results, request_calls = asked(body, self._names, secrets)
         wanted = Exchange(lane=0, number=0, method=method, path=_plain(path), request=request)
+        try:
+            found = self._found(wanted)
+        except InputError as error:
+            self._miss = self._miss or error.message
+            self._conversation.cancelled.set()
+            found = None
+        if found is None:
+            return None
+        self._compare(found, request_calls, results)
+        return msgspec.structs.replace(
+            found, answer=[(ms, self._names.show(text)) for ms, text in found.answer]
+        )
+
+    def _found(self, wanted: Exchange) -> Exchange | None:
+        """Raises InputError where the tape is not what its index says."""
+        assert self._source is not None
         key = wanted.key
         with self._lock:
             fitting = [spot for spot in self._spots if spot.key == key]
             fresh = [spot for spot in fitting if spot.number not in self._used]
             # An agent that asks more often than it did gets the last answer again.
             spot = fresh[0] if fresh else fitting[-1] if fitting else None
-            if spot is None:
-                self._note_miss(wanted)
-                return None
-            self._used.add(spot.number)
-            self._n_hits += 1
-        found = self._source.exchange(spot)
-        self._compare(found, results)
-        return msgspec.structs.replace(
-            found, answer=[(ms, self._names.show(text)) for ms, text in found.answer]
-        )
+            if spot is not None:
+                self._used.add(spot.number)
+                self._n_hits += 1
+        if spot is None:
+            self._miss_at_last(wanted)
+            return None
+        if fresh:
+            self._wait_for_earlier(spot.number)
+        return self._source.exchange(spot)
 
-    def _compare(self, found: Exchange, results: Sequence[Any]) -> None:
+    def _compare(self, found: Exchange, calls: Sequence[str], results: Sequence[Any]) -> None:
         """Note which results of tools are not those that were recorded."""
-        for number, (old, new) in enumerate(zip(found.results, results, strict=False), 1):
-            is_known = number in self._differs or len(self._differs) >= _MOST_DIFFERENCES
+        numbered = enumerate(zip(found.results, results, calls, strict=False), 1)
+        for number, (old, new, call) in numbered:
+            is_known = call in self._differs or len(self._differs) >= _MOST_DIFFERENCES
             if not is_known and (apart := first_difference(old, new)):
                 _, before, now = apart
-                self._differs[number] = Difference(
-                    call=number, recorded=before[:_SHOWN], now=now[:_SHOWN]
+                self._differs[call] = Difference(
+                    call=number, call_id=call[:_SHOWN], recorded=before[:_SHOWN], now=now[:_SHOWN]
                 )
 
-    def _note_miss(self, wanted: Exchange) -> None:
-        if self._miss or self.use.misses:
+    def _wait_for_earlier(self, number: int) -> None:
+        """Wait until the exchanges before this one are over.
+
+        What an agent and its sub-agents do at the same time then comes in the order in which it
+        came. One that is not asked for any more holds the others up once.
+        """
+        earlier = {spot.number for spot in self._spots if spot.number < number}
+        with self._changed:
+            if earlier <= self._played:
+                return
+            while not (earlier <= self._played or self.ended.is_set()):
+                left_s = self._played_s + _ORDER_S - time.monotonic()
+                if left_s <= 0:
+                    self._played |= earlier
+                    return
+                self._changed.wait(left_s)
+        time.sleep(_APART_S)
+
+    def played(self, exchange: Exchange) -> None:
+        """Note that an answer has been given."""
+        with self._changed:
+            self._played.add(exchange.number)
+            self._played_s = time.monotonic()
+            self._changed.notify_all()
+
+    def _miss_at_last(self, wanted: Exchange) -> None:
+        """Note a miss, unless the agent goes on without an answer.
+
+        A sub-agent that was ended with its agent may come further this time than it came then.
+        """
+        if self.use.misses:
             return
-        self._miss = self._why_missed(wanted)
-        self._on_miss()
+        with self._changed:
+            if not self._goes_on(wanted):
+                while not self.ended.is_set():
+                    left_s = self._played_s + _BESIDE_S - time.monotonic()
+                    if left_s <= 0:
+                        break
+                    self._changed.wait(left_s)
+            all_used = self._used >= {spot.number for spot in self._spots}
+            if self._miss or (self.ended.is_set() and all_used):
+                return
+            self._miss = self._why_missed(wanted)
+        self._conversation.cancelled.set()
+
+    def _goes_on(self, wanted: Exchange) -> bool:
+        """Whether it is what the agent asks next, and nothing beside its conversation."""
+        last = max(self._used, default=0)
+        if not last:
+            return True
+        before = self._history(last)
+        if history(wanted.request)[: len(before)] != before:
+            return False
+        left = [spot.number for spot in self._spots if spot.number not in self._used]
+        return not left or any(self._history(n)[: len(before)] == before for n in left)
+
+    def _history(self, number: int) -> list[Any]:
+        assert self._source is not None
+        spot = next(spot for spot in self._spots if spot.number == number)
+        return history(self._source.exchange(spot).request)
+
+    def end(self) -> None:
+        """Let nothing wait any more: the trial is over."""
+        with self._changed:
+            self.ended.set()
+            self._changed.notify_all()
 
     def _why_missed(self, wanted: Exchange) -> str:
         assert self._source is not None
         spec = self._spec
         if self._lane is None:
             return f"it has no {self._wanted_words()}; {_present_words(self._source, self._key)}"
-        turns = _masked_turns(spec, self._secrets())
+        turns = _masked_turns(spec, self._conversation.secrets)
         if found := first_difference(self._lane.asked, turns, "turns of the prompt"):
             return _apart_words("the prompt is another one", found)
         nearest = self._nearest(wanted)
@@ -177,11 +304,37 @@ class TapeLane:
         arm, prompt, trial, attempt = self._key
         return Lane(lane=0, arm=arm, prompt=prompt, trial=trial, attempt=attempt).words
 
-    def record(self, exchange: Exchange, body: bytes, pieces: Sequence[Timed]) -> None:
+    def record(
+        self,
+        exchange: Exchange,
+        body: bytes,
+        pieces: Sequence[TimedPiece],
+        credentials: Sequence[str] = (),
+    ) -> None:
         """Write an exchange that has ended, and count what it used."""
-        request, results = asked(body, self._names, self._secrets())
-        answer = for_tape(pieces, self._names, self._secrets())
-        made = msgspec.structs.replace(
+        with self._reading:
+            if self.ended.is_set() and len(body) > _LATE_BYTES:
+                return
+            secrets = self._conversation.secrets.with_credentials(credentials)
+            try:
+                made = self._as_kept(exchange, body, pieces, secrets)
+                why = self._why_lost(made, pieces, secrets)
+            except RecursionError:
+                self._lose("nested too deeply")
+                return
+        with self._lock:
+            self._count(made)
+            if why:
+                self._lose(why)
+            elif isinstance(self._target, TapeWriter):
+                self._write(made, self._target)
+
+    def _as_kept(
+        self, exchange: Exchange, body: bytes, pieces: Sequence[TimedPiece], secrets: Secrets
+    ) -> Exchange:
+        request, results, _ = asked(body, self._names, secrets)
+        answer = for_tape(pieces, self._names, secrets)
+        return msgspec.structs.replace(
             exchange,
             path=_plain(exchange.path),
             request=request,
@@ -189,20 +342,39 @@ class TapeLane:
             answer=answer,
             model=model_in(request, exchange.path),
             tokens=tokens_in(answer),
+            turn=len(self._conversation.turns) + 1,
         )
-        with self._lock:
-            self._count(made)
-            if not isinstance(self._target, TapeWriter):
-                return
-            if self._has_secret(made):
-                self._lost += 1
-                return
+
+    def _why_lost(self, made: Exchange, pieces: Sequence[TimedPiece], secrets: Secrets) -> str:
+        """Return why an exchange must not be on the tape: too much, or a key that is left in it."""
+        if not isinstance(self._target, TapeWriter):
+            return ""
+        data = msgspec.json.encode(made)
+        if len(data) > MOST_UNPACKED or sum(len(one.text) for one in pieces) > _MOST_ANSWER:
+            return "too long"
+        new = data if self._written else data + msgspec.json.encode(self._new_lane())
+        text = new.decode("utf-8", "replace")
+        if secrets.occur_in(new) or without_keys(text) != text:
+            return "a key could not be covered"
+        return ""
+
+    def _lose(self, why: str) -> None:
+        self._lost[why] = self._lost.get(why, 0) + 1
+
+    def _write(self, made: Exchange, target: TapeWriter) -> None:
+        if self._n_bytes > _MOST_ON_TAPE:
+            self._lose("the trial has asked too much")
+            return
+        try:
             if self._written is None:
-                self._written = self._target.add_lane(self._new_lane())
+                self._written = target.add_lane(self._new_lane())
             self._n_written += 1
-            self._target.add(
+            self._n_bytes += target.add(
                 msgspec.structs.replace(made, lane=self._written.lane, number=self._n_written)
             )
+        except OutputError as error:
+            self.error = self.error or error
+            self._conversation.cancelled.set()
 
     def count(self, exchange: Exchange) -> None:
         """Count what a replayed answer says that it used."""
@@ -210,17 +382,11 @@ class TapeLane:
             self._count(exchange)
 
     def _count(self, exchange: Exchange) -> None:
-        if exchange.model:
-            self._models[exchange.model] = None
+        if exchange.model and len(self._models) < _MOST_MODELS:
+            self._models[exchange.model[:_SHOWN]] = None
         if exchange.tokens is not None and exchange.status == 200:
             self._tokens[0] += exchange.tokens.input
             self._tokens[1] += exchange.tokens.output
-
-    def _has_secret(self, exchange: Exchange) -> bool:
-        """Whether anything that looks like a key is left, after all that covered it."""
-        data = msgspec.json.encode(exchange)
-        text = data.decode("utf-8", "replace")
-        return self._secrets().occur_in(data) or without_keys(text) != text
 
     def _new_lane(self) -> Lane:
         arm, prompt, trial, attempt = self._key
@@ -231,10 +397,20 @@ class TapeLane:
             prompt=prompt,
             trial=trial,
             attempt=attempt,
-            asked=_masked_turns(self._spec, self._secrets()),
+            asked=_masked_turns(self._spec, self._conversation.secrets),
             agent=self._spec.agent.name,
             version=identity.program if identity is not None else "",
+            about=self._about(),
         )
+
+    def _about(self) -> Any:
+        """Return what is needed to run the trial again, without secrets and paths."""
+        spec = self._spec
+        about = {"prompt": spec.prompt, "agent": spec.agent, "identity": spec.identity}
+        text = msgspec.json.encode(
+            self._conversation.secrets.mask_record(msgspec.to_builtins(about))
+        )
+        return msgspec.json.decode(self._names.hide(without_keys(text.decode())))
 
     def failure(self) -> Failure | None:
         """Return why the trial is not measured, if the tape has no answer."""
@@ -250,7 +426,7 @@ class TapeLane:
         return Replay(
             tape=Path(self.use.replay).name,
             hits=self._n_hits,
-            differs=[self._differs[number] for number in sorted(self._differs)],
+            differs=[*self._differs.values()],
         )
 
     def wire(self) -> Wire:
@@ -261,14 +437,16 @@ class TapeLane:
             models=[*self._models],
             input_tokens=self._tokens[0],
             output_tokens=self._tokens[1],
+            tape=self.use.shown,
+            lane=lane.lane if (lane := self._written or self._lane) else 0,
         )
 
     def warnings(self) -> Iterator[str]:
         """Yield what a reader of the trial should know."""
         if not self._n_asked:
             yield "no request to a model passed the proxy: the agent does not use its base URL"
-        if self._lost:
-            yield f"{self._lost} exchanges are not on the tape: a key could not be covered"
+        for why, n in self._lost.items():
+            yield f"{n} exchanges are not on the tape: {why}"
 
 
 def _plain(path: str) -> str:

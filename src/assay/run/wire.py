@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from assay.records.tape import Tokens
+from assay.records.answers import data_of
 from assay.run.secrets import Secrets
 
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
@@ -39,10 +39,18 @@ _ID_ENDINGS = ("_id", "Id", "-id")
 _KEY = re.compile(
     r"\bsk-[A-Za-z0-9_-]{16,}|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{30,}"
     r"|\bgithub_pat_\w{30,}|\bAIza[\w-]{30,}|\bxox[abprs]-[\w-]{10,}|\bglpat-[\w-]{16,}"
-    r"|\bhf_[A-Za-z0-9]{30,}|\bya29\.[\w-]{20,}|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
+    r"|\bhf_[A-Za-z0-9]{30,}|\bya29\.[\w-]{20,}"
+    # Of a token that begins again and again, no part is looked at twice.
+    r"|\beyJ(?:(?!\beyJ)[\w-]){10,}+\.eyJ[\w-]{10,}\.[\w-]{10,}"
 )
 """What looks like a key, whatever variable it may come from."""
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
+)
+_SLICE = 65_536
+"""Characters that are searched at once: nothing else runs in this process meanwhile."""
+_BETWEEN = " \t\"',;<>(){}[]"
+"""Where a long text may be cut in two if it has no lines: none of it stands in a key or an id."""
 _COVERED = re.compile(r"\[redacte(?:d(?:\]\**)?)?|\bcovered\*+")
 _SECRET = "<assay:secret>"
 _ACCOUNT = re.compile(r"(?<=account_)[0-9a-f-]{30,}|(?<=user_)[0-9a-f]{32,}")
@@ -97,27 +105,49 @@ class Names:
         return text
 
 
-class Asked(NamedTuple):
+class RequestKey(NamedTuple):
     """A request without what differs from run to run."""
 
     request: Any
     results: list[Any]
+    """What tools returned, in order."""
+    calls: list[str]
+    """The ids of the calls that they are the results of, as the agent has them."""
 
 
 def without_keys(text: str) -> str:
     """Cover what looks like a key; the text keeps its length."""
-    return _KEY.sub(lambda found: "covered".ljust(len(found[0]), "*")[: len(found[0])], text)
+    return _PRIVATE_KEY.sub(_cover, _in_slices(text, lambda part: _KEY.sub(_cover, part)))
 
 
-def asked(body: bytes, names: Names, secrets: Secrets) -> Asked:
+def _cover(found: re.Match[str]) -> str:
+    return "covered".ljust(len(found[0]), "*")[: len(found[0])]
+
+
+def _in_slices(text: str, rewrite: Callable[[str], str]) -> str:
+    """Rewrite a text; a long one part by part, so that other threads have their turn."""
+    if len(text) <= _SLICE:
+        return rewrite(text)
+    made, start = [], 0
+    while start < len(text):
+        end = start + _SLICE
+        if end < len(text):
+            cuts = (text.rfind(mark, start, end) for mark in _BETWEEN)
+            end = text.rfind("\n", start, end) + 1 or max(cuts) + 1 or end
+        made.append(rewrite(text[start:end]))
+        start = end
+    return "".join(made)
+
+
+def asked(body: bytes, names: Names, secrets: Secrets) -> RequestKey:
     """Return what a request asks for, in any of the four formats."""
     masked = secrets.mask_file(body).decode("utf-8", "replace")
     try:
         value = msgspec.json.decode(masked) if masked else None
-    except (msgspec.DecodeError, RecursionError):
-        value = masked
-    reader = _Reader(names)
-    return Asked(reader.read(value), reader.results)
+        reader = _Reader(names)
+        return RequestKey(reader.read(value), reader.results, reader.calls)
+    except (msgspec.DecodeError, RecursionError):  # no JSON, or nested too deeply
+        return RequestKey(_Reader(names).read(masked), [], [])
 
 
 class _Reader:
@@ -126,7 +156,11 @@ class _Reader:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._ids: dict[str, str] = {}
+        self._ids_of_result: dict[str, str] | None = None
+        """Of the result that is read: what it says differs from run to run, so that its ids must
+        not move the numbers of others."""
         self.results: list[Any] = []
+        self.calls: list[str] = []
 
     def read(self, value: Any) -> Any:
         if not isinstance(value, dict):
@@ -153,7 +187,10 @@ class _Reader:
         for name, one in value.items():
             if name == result:
                 made[name] = f"<assay:result {len(self.results) + 1}>"
+                self.calls.append(_call_id(value) or str(len(self.results) + 1))
+                self._ids_of_result = {}
                 self.results.append(self._value(one))
+                self._ids_of_result = None
             elif result is None or name != "is_error":
                 made[self._text(name)] = self._field(name, one)
         return made
@@ -165,13 +202,18 @@ class _Reader:
         return self._value(value)
 
     def _id(self, value: str) -> str:
-        return self._ids.setdefault(value, f"<assay:id {len(self._ids) + 1}>")
+        own = self._ids_of_result
+        if own is None:
+            return self._ids.setdefault(value, f"<assay:id {len(self._ids) + 1}>")
+        return self._ids.get(value) or own.setdefault(value, f"<assay:own id {len(own) + 1}>")
 
     def _text(self, text: str) -> str:
         if len(text) < 8:
             return text
-        text = _COVERED.sub(_SECRET, without_keys(self._names.hide(text)))
-        text = _DATE.sub("<assay:date>", text)
+        return _in_slices(without_keys(self._names.hide(text)), self._without_ids)
+
+    def _without_ids(self, text: str) -> str:
+        text = _DATE.sub("<assay:date>", _COVERED.sub(_SECRET, text))
         return _ID.sub(lambda found: self._id(found[0]), text)
 
 
@@ -192,6 +234,17 @@ def _result_field(value: dict[str, Any]) -> str | None:
         return "output"
     # Of Gemini: {"functionResponse": {"name": …, "response": …}}.
     return "response" if "response" in value and "name" in value else None
+
+
+def _call_id(result: dict[str, Any]) -> str:
+    names = ("tool_use_id", "tool_call_id", "call_id", "id")
+    return next((str(result[name]) for name in names if result.get(name)), "")
+
+
+def history(request: Any) -> list[Any]:
+    """Return the messages of a request."""
+    fields = request if isinstance(request, dict) else {}
+    return next((fields[name] for name in _FIRST if isinstance(fields.get(name), list)), [])
 
 
 def first_difference(old: Any, new: Any, path: str = "") -> tuple[str, str, str] | None:
@@ -245,7 +298,7 @@ def similarity(old: Any, new: Any) -> float:
     return 0.0
 
 
-class Timed(NamedTuple):
+class TimedPiece(NamedTuple):
     """A piece of an answer."""
 
     ms: int
@@ -257,37 +310,60 @@ class Pieces:
 
     def __init__(self, content_type: str) -> None:
         self._is_stream = "event-stream" in content_type
-        self._rest = b""
-        self._pieces: list[Timed] = []
+        self.n_bytes = 0
+        self._rest = bytearray()
+        self._pieces: list[TimedPiece] = []
 
     def add(self, ms: int, block: bytes) -> None:
         """Take a block as it came."""
+        # What was searched before has no end in it, except for one that the block completes.
+        start, at = 0, max(0, len(self._rest) - 3)
         self._rest += block
+        self.n_bytes += len(block)
         if not self._is_stream:
             return
-        while (end := _event_end(self._rest)) is not None:
-            event, self._rest = self._rest[:end], self._rest[end:]
-            self._pieces.append(Timed(ms, event.decode("utf-8", "replace")))
+        while found := _EVENT_END.search(self._rest, at):
+            event = self._rest[start : found.end()]
+            self._pieces.append(TimedPiece(ms, event.decode("utf-8", "replace")))
+            start = at = found.end()
+        del self._rest[:start]
 
-    def close(self, ms: int) -> list[Timed]:
+    def close(self, ms: int) -> list[TimedPiece]:
         """Return all pieces."""
         if self._rest:
-            self._pieces.append(Timed(ms, self._rest.decode("utf-8", "replace")))
+            self._pieces.append(TimedPiece(ms, self._rest.decode("utf-8", "replace")))
         return self._pieces
 
 
-def _event_end(data: bytes) -> int | None:
-    ends = [at + len(mark) for mark in (b"\n\n", b"\r\n\r\n") if (at := data.find(mark)) >= 0]
-    return min(ends) if ends else None
+_EVENT_END = re.compile(rb"\n\n|\r\n\r\n")
 
 
-def for_tape(pieces: Sequence[Timed], names: Names, secrets: Secrets) -> list[tuple[int, str]]:
-    """Return an answer without secrets and with names for folders.
+def for_tape(pieces: Sequence[TimedPiece], names: Names, secrets: Secrets) -> list[tuple[int, str]]:
+    """Return an answer without secrets and with names for folders."""
+
+    def found(text: str) -> tuple[str, Sequence[Span]]:
+        masked = without_keys(secrets.mask_text(text))
+        if len(masked) != len(text):  # of a secret that is not ASCII
+            return text, [(0, len(text), names.hide(masked))]
+        return masked, [*names.spans(masked)]
+
+    return replace_in_answer(pieces, found)
+
+
+type Span = tuple[int, int, str]
+"""Where something in a text begins and ends, and what takes its place."""
+
+
+def replace_in_answer(
+    answer: Sequence[tuple[int, str]], find: Callable[[str], tuple[str, Sequence[Span]]]
+) -> list[tuple[int, str]]:
+    """Return an answer with what find replaces in its texts.
 
     A model writes a path or a key piece by piece: texts that go on from event to event are looked
-    at as a whole.
+    at as a whole. find returns a text, which may be covered in its own length, and the spans.
     """
-    parsed = [_data(piece.text) for piece in pieces]
+    pieces = [TimedPiece(*piece) for piece in answer]
+    parsed = [data_of(piece.text) for piece in pieces]
     texts: dict[Any, list[tuple[Callable[[str], None], str]]] = {}
     for head, value, _ in parsed:
         if head is not None:
@@ -296,7 +372,7 @@ def for_tape(pieces: Sequence[Timed], names: Names, secrets: Secrets) -> list[tu
     changed = False
     for each in texts.values():
         before = [text for _, text in each]
-        after = _rewritten(before, names, secrets)
+        after = _rewritten(before, find)
         for (put, text), new in zip(each, after, strict=True):
             if new != text:
                 put(new)
@@ -306,27 +382,11 @@ def for_tape(pieces: Sequence[Timed], names: Names, secrets: Secrets) -> list[tu
     made: list[tuple[int, str]] = []
     for piece, (head, value, tail) in zip(pieces, parsed, strict=True):
         if head is None:
-            text = "".join(_rewritten([piece.text], names, secrets))
+            text = "".join(_rewritten([piece.text], find))
         else:
             text = f"{head}{msgspec.json.encode(value).decode()}{tail}" if changed else piece.text
         made.append((piece.ms, text))
     return made
-
-
-def _data(text: str) -> tuple[str | None, Any, str]:
-    """Return what stands before the JSON of an event, the value, and what stands behind."""
-    start = text.find("data:")
-    start = start + 5 if start >= 0 else 0
-    rest = text[start:]
-    body = rest.strip()
-    if body[:1] not in ("{", "["):
-        return None, None, ""
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        return None, None, ""
-    lead = len(rest) - len(rest.lstrip())
-    return text[: start + lead], value, rest[lead + len(body) :]
 
 
 _APART = ("type", "index", "output_index", "content_index", "item_id")
@@ -359,23 +419,24 @@ def _putter(holder: Any, name: Any) -> Callable[[str], None]:
     return put
 
 
-def _rewritten(pieces: Sequence[str], names: Names, secrets: Secrets) -> list[str]:
+def _rewritten(
+    pieces: Sequence[str], find: Callable[[str], tuple[str, Sequence[Span]]]
+) -> list[str]:
     """Rewrite a text that came in pieces; what is replaced stands where it begins."""
     whole = "".join(pieces)
-    masked = without_keys(secrets.mask_text(whole))
-    if len(masked) != len(whole):  # of a secret that is not ASCII
-        return [names.hide(masked), *[""] * (len(pieces) - 1)]
-    spans = list(names.spans(masked))
+    masked, spans = find(whole)
     if masked == whole and not spans:
         return list(pieces)
-    made, at = [], 0
+    made, at, n_passed = [], 0, 0
     for piece in pieces:
         end, text, start = at + len(piece), "", at
-        for first, last, name in spans:
-            if last <= start or first >= end:
-                continue
+        while n_passed < len(spans) and (span := spans[n_passed])[0] < end:
+            first, last, name = span
             text += masked[start : max(start, first)] + (name if first >= at else "")
-            start = min(last, end)
+            start = max(start, min(last, end))
+            if last > end:  # it goes on in the next piece
+                break
+            n_passed += 1
         made.append(text + masked[start:end])
         at = end
     return made
@@ -387,40 +448,3 @@ def model_in(request: Any, path: str) -> str:
         return str(request["model"])
     found = re.search(r"/models/([^/:?]+):", path)
     return found[1] if found else ""
-
-
-def tokens_in(answer: Iterable[tuple[int, str]]) -> Tokens | None:
-    """Return what an answer says that it used; a stream says so more than once, the last counts."""
-    found: dict[str, int] = {}
-    for _, text in answer:
-        if '"usage' not in text:
-            continue
-        _, value, _ = _data(text)
-        for usage in _usages(value):
-            for ours, theirs in _COUNTS.items():
-                n = sum(_number(usage, name) for name in theirs)
-                found[ours] = max(found.get(ours, 0), n)
-    return Tokens(**found) if found else None
-
-
-_CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
-_COUNTS = {
-    "input": ("input_tokens", *_CACHED, "prompt_tokens", "promptTokenCount"),
-    "output": ("output_tokens", "completion_tokens", "candidatesTokenCount", "thoughtsTokenCount"),
-}
-"""What adds up to what an answer used. Only Anthropic's input leaves out what was cached."""
-
-
-def _number(usage: dict[str, Any], name: str) -> int:
-    value = usage.get(name)
-    return value if isinstance(value, int) else 0
-
-
-def _usages(value: Any) -> Iterator[dict[str, Any]]:
-    if not isinstance(value, dict):
-        return
-    for holder in (value, value.get("message"), value.get("response")):
-        if isinstance(holder, dict):
-            for name in ("usage", "usageMetadata"):
-                if isinstance(usage := holder.get(name), dict):
-                    yield usage

@@ -20,7 +20,7 @@ _N_DRAWS = 4_000
 _LEAST_VARIANCE = 1e-6
 
 
-class Shrunken(msgspec.Struct, frozen=True, rename="camel"):
+class ShrunkenEstimate(msgspec.Struct, frozen=True, rename="camel"):
     """What is expected of one of several values, given all of them."""
 
     value: float
@@ -31,7 +31,7 @@ class Shrunken(msgspec.Struct, frozen=True, rename="camel"):
 
 def shrink(
     values: Floats, variances: Floats, *, seed: int, limits: tuple[float, float] = (-1.0, 1.0)
-) -> list[Shrunken]:
+) -> list[ShrunkenEstimate]:
     """Return what is expected of each of these estimates with independent errors."""
     if values.size == 0:
         return []
@@ -60,7 +60,7 @@ def shrink(
     best = _best_chances(values_drawn)
     z = normal_quantile(0.975)
     return [
-        Shrunken(
+        ShrunkenEstimate(
             float(c), make_interval(c - z * s, c + z * s, 0.95, "hierarchical", limits), float(b)
         )
         for c, s, b in zip(centre.tolist(), spread.tolist(), best.tolist(), strict=True)
@@ -79,7 +79,7 @@ class RankedArm(msgspec.Struct, frozen=True, rename="camel"):
 
     rate: float
     """As it was measured."""
-    expected: Shrunken
+    expected: ShrunkenEstimate
 
 
 def rank_arms(rates: Floats, *, seed: int) -> list[RankedArm]:

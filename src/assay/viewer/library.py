@@ -52,7 +52,7 @@ class Library:
         self.lock = threading.RLock()
         self.version = 0
         """Counts up with every change that was seen."""
-        self._board = Leaderboard(self._note_news)
+        self._board = Leaderboard(self._raise_version)
         self._scan()
 
     @property
@@ -111,7 +111,7 @@ class Library:
                 run.index.close()
             self._open.clear()
 
-    def _note_news(self) -> None:
+    def _raise_version(self) -> None:
         with self.lock:
             self.version += 1
 

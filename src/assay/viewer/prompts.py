@@ -158,7 +158,7 @@ class Prompts:
         if query.tool:
             good &= self._has_tool(query)
         if query.least_ms is not None or query.most_ms is not None:
-            good &= self._took(query)
+            good &= self._has_duration(query)
         if query.label:
             good &= self._has_label(query)
         if query.q:
@@ -207,7 +207,7 @@ class Prompts:
                 found |= self._any_trial(run, (index.columns.trials["tools"] & np.uint64(bit)) != 0)
         return found
 
-    def _took(self, query: Query) -> Bools:
+    def _has_duration(self, query: Query) -> Bools:
         least = 0.0 if query.least_ms is None else query.least_ms
         most = np.inf if query.most_ms is None else query.most_ms
         found = np.zeros(len(self.ids), dtype=bool)

@@ -68,7 +68,7 @@ class WordIndex:
         """Whether what is kept belongs to the rows that are here now, and can be read."""
         try:
             with _opened(self._path) as database:
-                if not _is_as_made(database):
+                if not _has_own_schema(database):
                     return False
                 covered = _indexed_part(database)
         except (OSError, sqlite3.DatabaseError):  # a folder, a link or anything else
@@ -197,7 +197,7 @@ def _make(database: sqlite3.Connection) -> None:
         raise InputError(msg, hint=hint) from error
 
 
-def _is_as_made(database: sqlite3.Connection) -> bool:
+def _has_own_schema(database: sqlite3.Connection) -> bool:
     """Whether nobody put a view or a trigger there, or another table of words."""
     found = database.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     made = {name: sql for _, name, sql in found}

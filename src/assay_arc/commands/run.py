@@ -24,7 +24,7 @@ from assay.cli.options import (
 )
 from assay.cli.parameters import (
     Decorator,
-    WithSandbox,
+    SandboxCommand,
     concurrency_option,
     env_option,
     help_option,
@@ -161,7 +161,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command(
-    cls=WithSandbox,
+    cls=SandboxCommand,
     short_help="Let agents play games, and keep logs and scores.",
     epilog=examples(
         "assay arc run random --games ky01 --max-steps 50",

@@ -58,8 +58,8 @@ def command(runs: Sequence[str], root: Path, env_dir: Path | None, debug: bool) 
 
     The exit code is 0 if everything agrees, and 1 otherwise. A run is marked as replayed, or as
     unverified at any difference or missing log. Games that are not here, or here in another
-    version, leave the mark as it was; give their folder with --env-dir. What scorecard.json and
-    run-meta.json say against the logs is named and put right.
+    version, leave the mark as it was; give their folder with --env-dir. Values in
+    scorecard.json and run-meta.json that contradict the logs are reported and corrected.
     """
     need_toolkit()
     place = open_place(root, env_dir)

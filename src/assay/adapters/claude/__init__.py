@@ -30,7 +30,7 @@ from assay.adapters.vendor import (
     login_file,
     mcp_servers,
     parse_commented_json,
-    picked,
+    pick_settings,
     read_settings,
     start_failure,
     status_cause,
@@ -110,7 +110,8 @@ class ClaudeAdapter(VendorAdapter):
     reads = ("CLAUDE.md", "CLAUDE.local.md", ".claude", ".mcp.json")
     reads_in_home = (
         *(".claude/CLAUDE.md", ".claude/settings.json", ".claude/skills", ".claude/agents"),
-        *(".claude/commands", ".claude/rules"),
+        *(".claude/commands", ".claude/rules", ".claude/output-styles"),
+        *(".claude/plugins/installed_plugins.json", ".claude.json#mcpServers"),
     )
     base_urls = (("ANTHROPIC_BASE_URL", "https://api.anthropic.com"),)
     model_keys = ("ANTHROPIC_API_KEY",)
@@ -253,10 +254,10 @@ def users_provider() -> Provider:
         settings = parse_commented_json(read_settings(folder / "settings.json") or "{}", "settings")
     except InputError:  # Claude Code itself goes on without them
         return Provider()
-    env = {n: str(v) for n, v in picked(settings.get("env"), _PROVIDER_ENV).items()}
+    env = {n: str(v) for n, v in pick_settings(settings.get("env"), _PROVIDER_ENV).items()}
     url, model = env.get("ANTHROPIC_BASE_URL"), settings.get("model")
     return Provider(
-        settings=picked(settings, ("apiKeyHelper",)),
+        settings=pick_settings(settings, ("apiKeyHelper",)),
         env=env,
         endpoints=(url,) if url else (),
         model=model if isinstance(model, str) else None,

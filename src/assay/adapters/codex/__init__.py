@@ -35,7 +35,7 @@ from assay.adapters.vendor import (
     is_too_long,
     login_file,
     mcp_servers,
-    picked,
+    pick_settings,
     read_settings,
     redirected,
     start_failure,
@@ -378,11 +378,11 @@ def users_provider() -> Provider:
     except (tomllib.TOMLDecodeError, RecursionError):  # Codex itself would refuse it
         return Provider()
     profile = value_at(config, "profiles", str(config.get("profile")))
-    chosen = picked(config, ("model", "model_provider", "openai_base_url"))
-    chosen |= picked(profile, ("model", "model_provider"))
+    chosen = pick_settings(config, ("model", "model_provider", "openai_base_url"))
+    chosen |= pick_settings(profile, ("model", "model_provider"))
     name = chosen.get("model_provider")
     table = value_at(config, "model_providers", str(name))
-    own, env = picked(table, _PROVIDER), {}
+    own, env = pick_settings(table, _PROVIDER), {}
     if isinstance(table, dict) and isinstance(token := table.get("experimental_bearer_token"), str):
         own["env_key"], env = _TOKEN, {_TOKEN: token}
     settings = chosen | ({"model_providers": {name: own}} if own else {})

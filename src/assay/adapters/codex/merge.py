@@ -174,7 +174,7 @@ def _fits(item: Item, entry: Entry, level: int) -> bool:
         text = item.value.get("text")
         return entry.type == item.type and isinstance(text, str) and _is_like(entry.text, text)
     if item.type == "todo_list":
-        return _ticked(plan_of(entry)) == _ticked(plan_entries(item.value))
+        return _done_entries(plan_of(entry)) == _done_entries(plan_entries(item.value))
     return item.is_tool and entry.name != PLAN and belongs(item, entry, level)
 
 
@@ -182,7 +182,7 @@ def _is_like(one: str, other: str) -> bool:
     return one == other or "".join(one.split()) == "".join(other.split())
 
 
-def _ticked(entries: list[dict[str, str]] | None) -> list[tuple[str, bool]] | None:
+def _done_entries(entries: list[dict[str, str]] | None) -> list[tuple[str, bool]] | None:
     if entries is None:
         return None
     return [(entry["content"], entry["status"] == "completed") for entry in entries]

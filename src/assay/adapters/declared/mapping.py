@@ -125,7 +125,7 @@ class Extractor:
 type Getter = Callable[[Any], Any]
 
 
-class Several(list[Any]):
+class MatchedValues(list[Any]):
     """All values of a path that matched more than once, as opposed to one value that is a list."""
 
 
@@ -138,7 +138,7 @@ _SEGMENT = re.compile(r"([^.\[\]]+)|\[(\d+|\*)\]")
 def compile_value(path: str, where: str) -> Getter:
     """Compile a path to one value; the getter returns None when there is none.
 
-    An RFC 9535 path that matches more than once returns Several.
+    An RFC 9535 path that matches more than once returns MatchedValues.
     """
     if _DOTTED.fullmatch(path) and "[*]" not in path.removesuffix("[*]"):
         return _walker(_steps(path))
@@ -160,7 +160,7 @@ def as_text(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return _number(value)
-    if isinstance(value, Several):
+    if isinstance(value, MatchedValues):
         return "\n".join(as_text(item) or "" for item in value)
     # JavaScript joins an array with commas.
     if isinstance(value, list) and not any(isinstance(item, dict | list) for item in value):
@@ -230,7 +230,7 @@ def _rfc_9535(path: str, where: str) -> Getter:
             return None
         if single or len(found) < 2:
             return found[0] if found else None
-        return Several(found)
+        return MatchedValues(found)
 
     return find
 

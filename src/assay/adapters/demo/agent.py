@@ -50,7 +50,7 @@ def solve(prompt: str, memory: str, persona: str) -> str:
     """Return the answer by what stands in its folder, else by the few rules this agent knows."""
     if persona == "skilled" and (skill := fitting_skill(prompt)):
         return read_skill(skill)
-    if (found := learned(prompt)) is not None:
+    if (found := instructed_answer(prompt)) is not None:
         return found
     if sums := re.search(r"(\d+) *([+*-]) *(\d+)", prompt):
         return calculate(int(sums[1]), sums[2], int(sums[3]), persona)
@@ -67,7 +67,7 @@ def solve(prompt: str, memory: str, persona: str) -> str:
     return f"You said: {prompt}"
 
 
-def learned(prompt: str) -> str | None:
+def instructed_answer(prompt: str) -> str | None:
     """Read skills and instructions in the working folder: "- release notes: Added, Fixed" is the
     answer to whatever asks for release notes."""
     for path in (*sorted(glob.glob(".agents/skills/*/SKILL.md")), "AGENTS.md"):  # noqa: PTH207

@@ -30,7 +30,7 @@ from assay.adapters.vendor import (
     mcp_servers,
     merge_settings,
     parse_commented_json,
-    picked,
+    pick_settings,
     read_settings,
     rewrite_variables,
     start_failure,
@@ -282,7 +282,9 @@ def users_provider(model: str | None) -> Provider:
     With a model, only the provider of that one and of the small one is kept.
     """
     config = users_config()
-    settings = picked(config, ("model", "small_model", "enabled_providers", "disabled_providers"))
+    settings = pick_settings(
+        config, ("model", "small_model", "enabled_providers", "disabled_providers")
+    )
     if model:
         settings.pop("model", None)
     chosen = model or settings.get("model")
@@ -298,8 +300,8 @@ def users_provider(model: str | None) -> Provider:
 
 def _reduced(name: str, table: dict[str, Any], found: Provider) -> dict[str, Any]:
     """Return what an agent in another HOME needs of a provider; add its variables and addresses."""
-    own = picked(table, _PROVIDER)
-    options = picked(table.get("options"), _OPTIONS)
+    own = pick_settings(table, _PROVIDER)
+    options = pick_settings(table.get("options"), _OPTIONS)
     texts = [str(value) for value in options.values()]
     names = [one for text in texts for one in _REFERENCE.findall(text)]
     names += [one for one in own.get("env") or () if isinstance(one, str)]

@@ -9,6 +9,7 @@ how the forms differ.
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +30,7 @@ from assay.records.capture import (
     Wire,
     WorkspaceChanges,
 )
+from assay.records.text import shortened
 
 NUMBER = "trialNum"
 """On disk: which trial of its prompt it is, from 1."""
@@ -38,11 +40,12 @@ REUSED = "reusedFrom"
 """In the metadata of a trial that an earlier run made: the folder of that run."""
 ORDER_SEED = "orderSeed"
 """Of a trial of `--until decided`: what the order of the prompts was drawn by."""
+_SHOWN_OUTPUT = 60
 OF_TRIAL = ("evidence", ENDED_EARLY, REUSED, ORDER_SEED)
 """What metadata says about one trial; the rest is about its prompt."""
 
 
-class Judged:
+class Judgement:
     """What a verdict and a failure together say about a trial: decided here, for every command."""
 
     __slots__ = ()
@@ -300,7 +303,7 @@ class _PassOnly(Grade, kw_only=True, frozen=True, rename="camel"):
     """A verdict without a score, as the reference harness writes it for an error."""
 
 
-class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
+class Trial(Judgement, CaptureRow, kw_only=True, rename="camel", dict=True):
     """One trial. Encoded as it is, it is a row of capture.
 
     What it does not have is UNSET, which stands for "not in the row". A trial that a program reads
@@ -312,6 +315,20 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
     trial_metadata: dict[str, Any] | UnsetType = UNSET
     """What the entry of a row of trials has as metadata of its own."""
     build: Build | UnsetType = UNSET
+
+    def __repr__(self) -> str:
+        """Return a line for notebooks and test reports; to_row() has everything."""
+        unknown = "not graded" if self.is_ungraded else "not measured"
+        verdict = {True: "passed", False: "failed", None: unknown}[self.passed]
+        ended = f" ({self.failure.cause})" if self.failure else ""
+        said = shortened(self.output, _SHOWN_OUTPUT)
+        return f"<Trial {self.number} of {self.id}: {verdict}{ended}, {said!r}>"
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Fields of the row that it was read from which Assay does not know, such as a user's."""
+        found: dict[str, Any] = self.__dict__.get("extra", {})
+        return found
 
     @property
     def number(self) -> int:
@@ -400,12 +417,16 @@ class Trial(Judged, CaptureRow, kw_only=True, rename="camel"):
         trial = for_disk(self) if is_read else self
         row: dict[str, Any] = msgspec.to_builtins(trial)
         row.pop("trialMetadata", None)
-        return row
+        return {**row, **self.extra}
 
 
-def for_reading(trial: Trial) -> Trial:
-    """Return a trial as a program reads it; for_disk is the way back."""
+def for_reading(trial: Trial, extra: Mapping[str, Any] = MappingProxyType({})) -> Trial:
+    """Return a trial as a program reads it, with the unknown fields of its row.
+
+    for_disk is the way back.
+    """
     read: Trial = _exchanged(trial, UNSET, None)
+    read.__dict__["extra"] = dict(extra)
     for name, kind in _SEVERAL.items():
         if getattr(read, name) is None:
             setattr(read, name, kind())
@@ -419,6 +440,7 @@ def for_disk(trial: Trial) -> Trial:
     for name in _SEVERAL:
         setattr(made, name, getattr(made, name) or UNSET)
     made.usage = UNSET if made.usage == Usage() else made.usage
+    made.__dict__["extra"] = trial.extra
     return made
 
 

@@ -14,7 +14,7 @@ from assay.records.trial import Verdict, earlier_grade, replaced_grades, verdict
 from assay.records.trial.views import NO_JSON, GradingView
 
 
-class _InRow(msgspec.Struct, rename="camel"):
+class _VerdictInRow(msgspec.Struct, rename="camel"):
     """What a grading writes to a row of capture."""
 
     errors: Any = UNSET
@@ -25,7 +25,7 @@ class _InRow(msgspec.Struct, rename="camel"):
     earlier_grades: list[EarlierGrade] | UnsetType = UNSET
 
 
-class _InEntry(msgspec.Struct, rename="camel"):
+class _VerdictInEntry(msgspec.Struct, rename="camel"):
     """What it writes to one trial of a row of trials."""
 
     pass_: bool | UnsetType = msgspec.field(default=UNSET, name="pass")
@@ -37,8 +37,8 @@ class _InEntry(msgspec.Struct, rename="camel"):
     earlier_grades: list[EarlierGrade] | UnsetType = UNSET
 
 
-_ROW_FIELDS = frozenset(f.encode_name for f in msgspec.structs.fields(_InRow))
-_ENTRY_FIELDS = frozenset(f.encode_name for f in msgspec.structs.fields(_InEntry))
+_ROW_FIELDS = frozenset(f.encode_name for f in msgspec.structs.fields(_VerdictInRow))
+_ENTRY_FIELDS = frozenset(f.encode_name for f in msgspec.structs.fields(_VerdictInEntry))
 _PIECES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _GRADE = msgspec.json.Decoder(Grade)
 _GRADES = msgspec.json.Decoder(dict[str, Grade])
@@ -51,7 +51,7 @@ def entry_with_verdict(
 ) -> dict[str, msgspec.Raw]:
     """Return an entry of a row of trials with the verdict in it; row is the same as a capture."""
     grade = verdict.score
-    added = _InEntry(
+    added = _VerdictInEntry(
         pass_=grade.pass_ if grade else UNSET,
         score=grade.score if grade else UNSET,
         reasoning=grade.reasoning if grade else UNSET,
@@ -105,8 +105,8 @@ def _new_fields(verdict: Verdict) -> bytes:
     return b"}" if fields == b"{}" else b"," + fields[1:]
 
 
-def _added(verdict: Verdict) -> _InRow:
-    return _InRow(grade=verdict.score or UNSET, **verdict_fields(verdict))
+def _added(verdict: Verdict) -> _VerdictInRow:
+    return _VerdictInRow(grade=verdict.score or UNSET, **verdict_fields(verdict))
 
 
 def _earlier_of(row: GradingView, verdict: Verdict) -> list[EarlierGrade]:

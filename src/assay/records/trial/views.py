@@ -23,7 +23,7 @@ from assay.records.capture import (
     WorkspaceChanges,
     cause_words,
 )
-from assay.records.trial import NUMBER, OF_TRIAL, Judged, said_turns
+from assay.records.trial import NUMBER, OF_TRIAL, Judgement, said_turns
 
 _SHARE = msgspec.Meta(ge=0, le=1)
 NO_JSON = msgspec.Raw()
@@ -72,6 +72,13 @@ class FailureView(msgspec.Struct, frozen=True, gc=False):
             return f"{self.cause}{SEEN}"
         claimed = self.reported_by == AGENT_ONLY and self.cause not in UNVERIFIED_CAUSES
         return f"{self.cause}{CLAIMED}" if claimed else self.cause
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether it is an excuse for which there is only the agent's word."""
+        if self.reported_by:
+            return self.reported_by == AGENT_ONLY
+        return self.cause in UNVERIFIED_CAUSES
 
 
 class PassView(msgspec.Struct, gc=False):
@@ -201,11 +208,11 @@ class SetupView(msgspec.Struct, kw_only=True, rename="camel", gc=False):
     permission_denials: msgspec.Raw = NO_JSON
 
 
-class JudgedRow(Judged):
+class JudgedRow(Judgement):
     """A row of capture whose score is a grade."""
 
     __slots__ = ()
-    if TYPE_CHECKING:  # as in Judged
+    if TYPE_CHECKING:  # as in Judgement
         score: Any
 
     @property
@@ -376,6 +383,7 @@ class AttemptView(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     usage: UsageView = NO_USAGE
     agent: AgentView = NO_AGENT
     permission_denials: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
+    retried: tuple[FailureView, ...] = ()
     setup: msgspec.Raw = NO_JSON
     outcome: msgspec.Raw = NO_JSON
 
@@ -460,7 +468,7 @@ class TrajectoryView(msgspec.Struct, gc=False):
 # Rows of both kinds, read for what commands need of single trials.
 
 
-class JudgedEntry(Judged, msgspec.Struct, kw_only=True, gc=False):
+class JudgedEntry(Judgement, msgspec.Struct, kw_only=True, gc=False):
     """How an entry of a row of trials ended, in a file of ours."""
 
     failure: Failure | None = None
@@ -471,7 +479,7 @@ class JudgedEntry(Judged, msgspec.Struct, kw_only=True, gc=False):
         return self.pass_
 
 
-class ShownTrial(Judged, msgspec.Struct, rename="camel", gc=False):
+class ShownTrial(Judgement, msgspec.Struct, rename="camel", gc=False):
     """A trial as a report tells of it: how it ended, its verdict and why.
 
     Only the failure has been checked when the row was indexed; the rest may be anything.
