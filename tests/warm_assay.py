@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import assay.cli
+from assay import system
 from assay.cli.main import main
 from assay.pipeline import steps
 from assay.run import container, family, process, served
@@ -44,7 +45,7 @@ MOST_COMMANDS = 100
 """How many commands a copy runs before another takes its place."""
 USUAL_CODES = range(5)
 OURS = ("assay", "assay_arc")
-HOLD_FILES = (family._children_file, process._empty_stdin)
+HOLD_FILES = (system._children_file, process._empty_stdin)
 """What they remember is an open file, as good for the next command."""
 MOST_FILES = 20
 """How many files may have been left open."""

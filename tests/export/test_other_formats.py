@@ -1,11 +1,14 @@
 """Exports for other systems: their readers accept them, and nothing they can hold is lost."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from assay.stats.rates import rate_interval
 
 
 @pytest.fixture
@@ -233,3 +236,54 @@ def test_a_limit_ends_a_sample_of_inspect_and_an_error_spoils_it(
     assert samples["provider"]["error"]["message"] == "provider: why provider"
     assert "limit" not in samples["provider"]
     assert not {"limit", "error"} & samples["work"].keys()
+
+
+def test_every_eval_ever_accepts_results_and_samples_and_nothing_is_lost(
+    assay: Callable[..., Any], rich: Path, tmp_path: Path, read_with: Callable[..., Any]
+) -> None:
+    done = assay("export", "every-eval", rich, "-o", tmp_path)
+    assert done.code == 0, done
+    assert "1 did not measure the agent (provider error)" in done.stderr
+    [path] = tmp_path.glob("data/rich/anthropic/claude-sonnet-4-5/*.json")
+    document, samples = read_with("every_eval", path)
+    assert document["schema_version"] == "0.3.0"
+    assert document["model_info"]["id"] == "anthropic/claude-sonnet-4-5"
+    rates = {
+        one["evaluation_result_id"].partition("/")[2]: one["score_details"]["score"]
+        for one in document["evaluation_results"]
+    }
+    assert rates == {"pass": 1.0, "pass/judge": 1.0, "pass/style": 0.0}
+    [work] = samples
+    assert (work["interaction_type"], work["sample_id"]) == ("agentic", "work")
+    assert work["evaluation"] == {
+        "score": 0.75, "is_correct": True, "num_turns": 1, "tool_calls_count": 2,
+    }  # fmt: skip
+    assert [one["role"] for one in work["messages"]] == [
+        "user", "assistant", "tool", "assistant", "tool", "assistant",
+    ]  # fmt: skip
+    assert work["messages"][1]["reasoning_trace"] == "I look first."
+    assert work["messages"][1]["tool_calls"][0]["arguments"] == {"q": 'say "x"'}
+    assert work["token_usage"]["input_tokens_cache_write"] == 7
+    kept = json.loads(work["metadata"]["assay"])
+    before = json.loads(rich.read_text().splitlines()[0])
+    same = ("score", "grades", "usage", "agent", "sessionId", "warnings", "metadata")
+    assert {name: kept[name] for name in same} == {name: before[name] for name in same}
+
+
+def test_every_eval_has_the_interval_of_compare_and_a_sample_for_each_trial(
+    assay: Callable[..., Any], results: dict[str, Path], tmp_path: Path
+) -> None:
+    words = ("export", "every-eval", results["trials"])
+    assert assay(*words, "-o", tmp_path).code == 0
+    [path] = tmp_path.glob("data/*/*/*/*.json")
+    document = json.loads(path.read_text())
+    kept = document["detailed_evaluation_results"]
+    samples = (tmp_path / kept["file_path"]).read_bytes()
+    assert kept["checksum"] == hashlib.sha256(samples).hexdigest()
+    assert kept["total_rows"] == len(samples.splitlines())
+    [result, *_] = document["evaluation_results"]
+    interval = result["score_details"]["uncertainty"]["confidence_interval"]
+    _, wanted = rate_interval([2, 2, 1], [4, 2, 2])
+    assert (interval["lower"], interval["upper"]) == (wanted.low, wanted.high)
+    assert assay(*words).code == 2
+    assert assay(*words, results["captures"], "-o", tmp_path).code == 2
