@@ -93,8 +93,6 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.getoption("numprocesses", default=None):
             config.pluginmanager.register(Watchdog())
             _compile_tests([Path(word.partition("::")[0]) for word in config.args])
-    # Where the codes of outputs are: a worker need not look through those of all others.
-    os.environ["XDG_STATE_HOME"] += f"/{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
     # Before a test sets TMPDIR for itself: it is asked for once in each process.
     tempfile.tempdir = os.environ["TMPDIR"]
 
