@@ -6,7 +6,7 @@ BIN    := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --reruns 1
 
-.PHONY: setup demo test test-all test-rest test-real test-browser test-ray test-container test-install test-recorded test-core lint bench golden plugin seed-coverage clean dist/assay.pyz
+.PHONY: setup demo test test-all test-rest test-real test-browser test-ray test-container test-install test-recorded test-core test-portable lint docs bench golden plugin seed-coverage clean dist/assay.pyz
 
 setup: $(STAMP)
 
@@ -38,8 +38,16 @@ test-real test-browser test-container test-install test-recorded: setup
 test-core: setup
 	@scripts/test_core.sh -n auto --maxprocesses 4 --dist loadfile --reruns 1
 
+# The core tests as they would run on a Mac: without anything that only Linux has.
+test-portable: setup
+	@ASSAY_PORTABLE=1 $(PYTEST) -m "not real and not browser and not ray and not container and not install and not recorded" $(ARGS)
+
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+# The pages as a site, in site/VERSION/, with a list of all versions there.
+docs: setup
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs && NO_MKDOCS_2_WARNING=1 $(BIN)/python scripts/docs_site.py
 
 bench: setup
 	@$(BIN)/python -m benchmarks

@@ -16,17 +16,17 @@ from assay.records.spec import PluginRef
 SRC = Path(__file__).parents[1] / "src"
 
 NAMES = """
-    Adapter AgentInfo Answer AnyStep Ask AssayError Benchmark Capture Cause Command ConfinedProgram
-    Dialogue Events Executor Failure Finished Grade Grader Host InputError Interrupted Limits
-    Machine Message OutOfResources OutputError PastSession PastTurn Plan PluginError PluginRef
-    Prompt PromptRow RawLine Reading Recording Served SpawnError Started Surroundings Thought
-    ToolCall Trial TrialSpec Turn TurnEnd Usage UsageError Watch World
+    Adapter AgentInfo Answer AnyStep Ask AssayError Benchmark CannotRunError Capture Cause Command
+    ConfinedProgram Dialogue Events Executor Failure Finished Grade Grader Host Image InputError
+    Interrupted KeptContainer Limits Machine Message OutOfResources OutputError PastSession PastTurn
+    Plan PluginError PluginRef Prompt PromptRow RawLine Reading Recording Served SpawnError Started
+    Surroundings Thought ToolCall Trial TrialSpec Turn TurnEnd Usage UsageError Watch World
 """
 HOOKS = {
     Adapter: """
         base_urls check_trials command content_hash dialogue first_start_alone forgets
         instructions_file linger_s model_keys name offers_mcp_servers past_sessions plain_text
-        provider provider_settings read reads reads_in_home redirect skills_folder
+        provider provider_settings read reader_version reads reads_in_home redirect skills_folder
         timeout_ms warnings watch
     """,
     Watch: "ended events feed output over_limit result session_id",
@@ -35,9 +35,9 @@ HOOKS = {
         only_computes sees version wants_repository wants_snapshot
     """,
     Executor: "connect map",
-    World: "env evidence hidden hidden_env mcp_servers mounts repetitive visible",
-    Benchmark: "check_output files fit_trials grades_failed_trials graders needs_workspace "
-    "prepare_process prompts world",
+    World: "container env evidence hidden hidden_env mcp_servers mounts repetitive visible",
+    Benchmark: "check_output files fit_trials grades_failed_trials graders has_images "
+    "needs_workspace prepare_process prompts replay world",
 }
 """What a plugin of each kind may define."""
 REQUIRED = {"command", "read", "grade", "version", "map", "prompts"}

@@ -2,6 +2,7 @@
 
 AssayError               something the operator can act on               exit 1
 |- InputError            a file, a row or a value cannot be used         exit 1
+|  `- CannotRunError     tasks of a benchmark cannot be run here         exit 1
 |- OutputError           a result cannot be written                      exit 1
 |- PluginError           a plugin is unknown, broken or invalid          exit 1
 |- SpawnError            a program cannot be started                    exit 1
@@ -13,7 +14,13 @@ AssayError               something the operator can act on               exit 1
 `- Interrupted           Ctrl-C or SIGTERM, with everything saved        exit 130
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
+
+WINDOWS = (
+    "Assay needs Linux, macOS or another POSIX system, so on Windows install it in WSL "
+    "(wsl --install)."
+)
 
 
 class AssayError(Exception):
@@ -31,6 +38,15 @@ class AssayError(Exception):
 
 class InputError(AssayError):
     """A file, a row or a value cannot be used; the message names the place."""
+
+
+class CannotRunError(InputError):
+    """Tasks of a benchmark cannot be run here."""
+
+    def __init__(self, message: str, *, why: Mapping[str, str], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.why = why
+        """By the id of the prompt."""
 
 
 class MissingPackage(InputError, ImportError):

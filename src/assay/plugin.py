@@ -17,6 +17,7 @@ import msgspec
 
 from assay.errors import (
     AssayError,
+    CannotRunError,
     InputError,
     Interrupted,
     OutOfResources,
@@ -44,13 +45,13 @@ from assay.records.trial import Trial as Capture
 
 # fmt: off
 __all__ = [
-    "Adapter", "AgentInfo", "Answer", "AnyStep", "Ask", "AssayError", "Benchmark", "Capture",
-    "Cause", "Command", "ConfinedProgram", "Dialogue", "Events", "Executor", "Failure", "Finished",
-    "Grade", "Grader", "Host", "InputError", "Interrupted", "Limits", "Machine", "Message",
-    "OutOfResources", "OutputError", "PastSession", "PastTurn", "Plan", "PluginError", "PluginRef",
-    "Prompt", "PromptRow", "RawLine", "Reading", "Recording", "Served", "SpawnError", "Started",
-    "Surroundings", "Thought", "ToolCall", "Trial", "TrialSpec", "Turn", "TurnEnd", "Usage",
-    "UsageError", "Watch", "World",
+    "Adapter", "AgentInfo", "Answer", "AnyStep", "Ask", "AssayError", "Benchmark", "CannotRunError",
+    "Capture", "Cause", "Command", "ConfinedProgram", "Dialogue", "Events", "Executor", "Failure",
+    "Finished", "Grade", "Grader", "Host", "Image", "InputError", "Interrupted", "KeptContainer",
+    "Limits", "Machine", "Message", "OutOfResources", "OutputError", "PastSession", "PastTurn",
+    "Plan", "PluginError", "PluginRef", "Prompt", "PromptRow", "RawLine", "Reading", "Recording",
+    "Served", "SpawnError", "Started", "Surroundings", "Thought", "ToolCall", "Trial", "TrialSpec",
+    "Turn", "TurnEnd", "Usage", "UsageError", "Watch", "World",
 ]
 # fmt: on
 
@@ -264,7 +265,9 @@ class Adapter:
     content is part of a trial's identity. None is what all known agents read."""
     reads_in_home: Sequence[str] | None = None
     """The same in the user's HOME, which it does not see when it is isolated. None is not known;
-    otherwise the program is also asked for its --version."""
+    otherwise the program is also asked for its --version. Of a file that the agent writes as well,
+    FILE#KEY is a part: what stands there under this key, or under projects, the working folder and
+    this key."""
     skills_folder: str = ".agents/skills"
     """Where it looks for skills, below a project and below HOME."""
     instructions_file: str = "AGENTS.md"
@@ -273,6 +276,8 @@ class Adapter:
     """Variables by which the agent finds its models, and where these are without them."""
     model_keys: Sequence[str] = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
     """Variables with the keys that it will not start without."""
+    reader_version: str = "1"
+    """Changes whenever `read` makes something else of a recording: bundles of evidence name it."""
     content_hash: str | None = None
     """Stands for the program's version and the options in the identity of trials."""
     warnings: Sequence[str] = ()
@@ -345,6 +350,38 @@ class ConfinedProgram(msgspec.Struct, frozen=True, kw_only=True):
     """As in World."""
     env: Mapping[str, str] = {}
     timeout_s: float = 60.0
+    is_beside_agent: bool = False
+    """Run it where the agent of the trial worked: in the container that World.container keeps. It
+    has the HOME of the image, and what mounts names is copied there."""
+
+
+class Image(msgspec.Struct, frozen=True, kw_only=True):
+    """An image for Machine.build_image, and then what is known of it."""
+
+    name: str = ""
+    """Of an image that is used if it is here, and fetched if there is nothing to build."""
+    folder: str = ""
+    """What it is built from, with a Dockerfile in it."""
+    dockerfile: str = "Dockerfile"
+    arguments: Mapping[str, str] = {}
+    """Build arguments."""
+    digest: str = ""
+    """Of all that it is built from: an image with the same one is not built again."""
+    timeout_s: float = 600.0
+    workdir: str = ""
+    user: str = ""
+
+
+class KeptContainer(msgspec.Struct, frozen=True, kw_only=True):
+    """A container that is there until the world of a trial is closed. Its files can be changed."""
+
+    image: str
+    workdir: str
+    """Where the agent is started."""
+    command: Sequence[str] = ()
+    """What the container runs as long as it is there; by default nothing."""
+    env: Mapping[str, str] = {}
+    """Variables of everything that runs in it."""
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -425,6 +462,13 @@ class Machine(Protocol):
         """Run a program to its end as confined as an agent would be; nothing of it is left alive.
 
         It has a HOME of its own, and no variables of ours but those that it names.
+        """
+        ...
+
+    def build_image(self, image: Image) -> Image:
+        """Return an image of docker or podman by its name; build it unless it is there.
+
+        Raises PluginError when that fails, also at once for the next one who asks.
         """
         ...
 
@@ -681,6 +725,11 @@ class World:
         return {}
 
     @_default
+    def container(self) -> KeptContainer | None:
+        """Where the agent works in place of a container of its own, with `--container task`."""
+        return None
+
+    @_default
     def hidden(self) -> Sequence[str]:
         """Folders that a sandbox shows in no case."""
         return ()
@@ -730,6 +779,10 @@ class Benchmark:
         """
         return getattr(self.world, "__func__", None) is not Benchmark.world
 
+    has_images: bool = False
+    """Its worlds have containers of their own for agents, unless the user asks for a sandbox or
+    another image."""
+
     @_default
     def files(self) -> Sequence[Path | str]:
         """Paths below an option called `path` that another machine needs to run its trials."""
@@ -755,6 +808,17 @@ class Benchmark:
         """Return the graders this benchmark is scored with; the user may name more."""
         return ()
 
+    def replay(
+        self, logs: Sequence[tuple[Path, dict[str, Any]]], host: Machine
+    ) -> Sequence[tuple[bool | None, str]] | None:
+        """Play the logs of trials again, each given with the evidence of its trial; None if there
+        is nothing that could be played.
+
+        Return of each whether log and evidence are what comes of it, None if that cannot be found
+        out here, and what differs or is missing. `assay evidence verify` asks it.
+        """
+        return None
+
     def check_output(self, output: Path) -> None:
         """Raise an InputError if the rows of an output are not those that were recorded.
 
@@ -765,7 +829,7 @@ class Benchmark:
     def fit_trials(self, specs: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
         """Return the trials, with limits that their tasks ask for; called before anything runs.
 
-        Raises InputError for trials that cannot be run here.
+        Raises CannotRunError for trials that cannot be run here.
         """
         return specs
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+import msgspec
+
 from assay import plugins
 from assay.plugin import (
     Benchmark,
@@ -26,8 +28,10 @@ from assay.plugin import (
 from assay_arc import GameProblem
 from assay_arc.cards import RESULTS, check_rows
 from assay_arc.catalog import BUILT_IN, GameInfo, list_games, pick_game
-from assay_arc.log import DisplayOptions, Limits
+from assay_arc.log import DisplayOptions, Limits, read_log
 from assay_arc.online import read_online_run
+from assay_arc.replay import check_logs
+from assay_arc.scoring import derive_result, score_all
 from assay_arc.store import META, stored_run
 from assay_arc.world import GameWorld, hide_process, write_launchers
 
@@ -147,6 +151,19 @@ class ArcBenchmark(Benchmark):
     def _limits(self) -> Limits:
         return Limits(max_steps=self.max_steps, max_resets=self.max_resets)
 
+    def replay(
+        self, logs: Sequence[tuple[Path, dict[str, Any]]], host: Machine
+    ) -> Sequence[tuple[bool | None, str]]:
+        """Play the games again, and derive results and scores from their logs."""
+        replays = check_logs([path for path, _ in logs], self._folder, host)
+        found: list[tuple[bool | None, str]] = []
+        for (path, evidence), replay in zip(logs, replays, strict=True):
+            if replay.difference:
+                found.append((False if replay.compared else None, replay.difference))
+            else:
+                found.append(_derived_again(path, evidence))
+        return found
+
     @property
     def _shows(self) -> DisplayOptions:
         return DisplayOptions(image=self.image, grid=self.grid, diff=self.diff)
@@ -180,6 +197,17 @@ class ArcBenchmark(Benchmark):
         readable = self.log_names.get(spec.prompt.id, spec.folder)
         name = f"{spec.raw_folder.replace(spec.folder, readable, 1)}.jsonl"
         return Path(self.logs_dir, name), f"{self.logs_prefix}{name}"
+
+
+def _derived_again(path: Path, evidence: dict[str, Any]) -> tuple[bool, str]:
+    """Whether the evidence of a trial is what follows from its log."""
+    result = derive_result(read_log(path))
+    found = {"result": result, "scores": score_all(result)}
+    found = msgspec.json.decode(msgspec.json.encode(found))
+    for name, value in found.items():
+        if evidence.get(name) != value:
+            return False, f"the {name} in the row are not those that follow from the log"
+    return True, ""
 
 
 TASK = """\

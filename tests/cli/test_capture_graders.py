@@ -205,3 +205,18 @@ def test_graders_are_programs_in_any_language(
             grade = row["grades"][f"grader-{name}"]
             assert (grade["pass"], grade["score"]) == (passes, passes)
     assert {row["output"] == "done" for row in done.rows} == {True, False}
+
+
+def test_a_grader_sees_the_same_fields_of_the_user_while_trials_run_and_later(
+    assay: Callable, agent: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "team.py").write_text('def grade(trial):\n    return trial.row["team"] == "red"\n')
+    path = prompts({"id": "a", "input": "hi", "team": "red"}, {"id": "b", "input": "hi", "team": 1})
+    for command in ("capture", "trials"):
+        own = [] if command == "capture" else ["-k", "1"]
+        at_once = assay(command, path, "-s", agent(), "-g", "team.py", *own)
+        assay(command, path, "-s", agent(), *own, "-o", f"{command}.jsonl")
+        later = assay("grade", f"{command}.jsonl", "-g", "team.py")
+        for done in (at_once, later):
+            entries = [row["trials"][0] if own else row["score"] for row in done.rows]
+            assert [entry["pass"] for entry in entries] == [True, False]

@@ -3,103 +3,34 @@
 import json
 import os
 import runpy
-import shutil
 import signal
 import socket
 import subprocess
-import tarfile
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.containers import IMAGE, containers, podman
 from tests.real.test_provider_settings import KEY, configure
 
 from assay.adapters.vendor import KNOWN
 from assay.records.spec import Limits
 from assay.run.container import Container
 from assay.run.sandbox import View
+from assay.testing.model import ScriptedModel
 
 pytestmark = pytest.mark.cold
 
 TABLE = runpy.run_path(str(Path(__file__).parents[1] / "security_table.py"))
-PROGRAMS = ("sh", "cat", "cp", "ls", "sleep", "id", "kill", "head", "tr", "python3")
-IMAGE = "assay-test:1"
-CONFIG = """\
-[containers]
-default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
-[engine]
-runtime = "runc"
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-"""
-"""Works as well for a root that may not raise limits, and where control groups have both versions,
-which is more than podman's defaults do."""
+__all__ = ["podman"]
 AGENT = """
 said=$(eval "$2" 2>&1)
 code=$?
 printf '{"type":"result","result":"%s"}\\n' "$(printf %s "$said" | tr '\\n' '|')"
 exit $code
 """
-
-
-@pytest.fixture(scope="session")
-def podman(podman_program: None) -> Iterator[dict[str, str]]:
-    """Give the environment in which podman has the image; loudly skip where it cannot run."""
-    # Not below the folder of the session: conmon cannot use a socket with a path that is too long.
-    folder = Path(tempfile.mkdtemp(prefix="podman-"))
-    (folder / "containers.conf").write_text(CONFIG)
-    storage = f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/g"\nrunroot = "{folder}/r"\n'
-    (folder / "storage.conf").write_text(storage)
-    env = {
-        "CONTAINERS_CONF": str(folder / "containers.conf"),
-        "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
-        "DOCKER_HOST": "unix:///nowhere",
-    }
-    make_root(folder / "root.tar", folder / "root")
-    run = {"env": os.environ | env, "capture_output": True, "text": True, "check": False}
-    done = subprocess.run(["podman", "import", folder / "root.tar", IMAGE], **run)
-    command = ["podman", "run", "--rm", "--network", "host", IMAGE, "sh", "-c", "exit 5"]
-    if done.returncode == 0:
-        done = subprocess.run(command, **run)
-    if done.returncode != 5:
-        unavailable(f"podman cannot run a container here: {done.stderr}")
-    yield env
-    subprocess.run(["podman", "rm", "-af"], **run)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def unavailable(why: str) -> None:
-    if os.environ.get("CI", "").lower() in ("true", "1"):
-        pytest.fail(why, pytrace=False)
-    pytest.skip(why)
-
-
-def make_root(target: Path, folder: Path) -> None:
-    """Make a root file system of a few programs of this machine and the libraries they need."""
-    for name in ("bin", "tmp", "etc", "proc", "dev", "sys"):
-        (folder / name).mkdir(parents=True)
-    for name in PROGRAMS:
-        found = shutil.which(name, path="/usr/bin:/bin")
-        assert found, name
-        program = Path(found).resolve()
-        shutil.copy(program, folder / "bin" / name)
-        said = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
-        for word in said.split():
-            if word.startswith("/"):
-                copy = folder / word[1:]
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(word, copy)
-    code = "import encodings; print(encodings.__path__[0])"
-    say = ["/usr/bin/python3", "-IS", "-c", code]
-    encodings = subprocess.run(say, capture_output=True, text=True, check=True).stdout.strip()
-    shutil.copytree(encodings, folder / encodings[1:])
-    shutil.copy(Path(encodings).with_name("os.py"), folder / encodings[1:] / "../os.py")
-    (folder / encodings[1:] / "../lib-dynload").mkdir()  # by these two it knows its place
-    with tarfile.open(target, "w") as tar:
-        tar.add(folder, ".")
 
 
 @pytest.fixture
@@ -116,13 +47,6 @@ def told(
         return done.rows[0]
 
     return run
-
-
-def containers(podman: dict[str, str]) -> str:
-    done = subprocess.run(
-        ["podman", "ps", "-aq"], env=os.environ | podman, capture_output=True, text=True, check=True
-    )
-    return done.stdout
 
 
 def test_sees_only_what_is_its_own(told: Callable, tmp_path: Path, podman: dict[str, str]) -> None:
@@ -217,6 +141,30 @@ def test_no_network_reaches_the_named_address_only(told: Callable) -> None:
         assert told(text, *words, env=env)["output"] == "hello"
         row = told(f"({ASK.format(port)}) 2> /dev/null || echo refused", "--sandbox=no-network")
         assert row["output"] == "refused"
+
+
+ASK_MODEL = (
+    "exec python3 -IS -c 'import _socket as s, posix; "
+    'u = posix.environ[b"OPENAI_BASE_URL"].decode(); p = u.split(":")[2].split("/")[0]; '
+    'b = b"{\\"model\\": \\"m\\", \\"messages\\": []}"; '
+    'c = s.socket(); c.connect(("127.0.0.1", int(p))); '
+    'c.send(b"POST /v1/chat/completions HTTP/1.1\\r\\nhost: x\\r\\nconnection: close\\r\\n'
+    'content-length: %d\\r\\n\\r\\n" % len(b) + b); d = b""\n'
+    "while r := c.recv(9999): d += r\n"
+    'print(b"Four." in d)\''
+)
+
+
+@pytest.mark.parametrize("network", ["", "no-network"])
+def test_models_answers_are_recorded_and_replayed(told: Callable, network: str) -> None:
+    words = (f"--sandbox={network}",) if network else ()
+    with ScriptedModel({"steps": [{"text": "Four."}], "toolless": "step"}) as model:
+        env = {"OPENAI_BASE_URL": f"{model.url}/v1"}
+        row = told(ASK_MODEL, *words, "--record", "a.tape", env=env)
+    assert (row["output"], row["wire"]["requests"]) == ("True", 1), row
+    env = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    row = told(ASK_MODEL, *words, "--replay", "a.tape", env=env)
+    assert (row["output"], row["replay"]["hits"]) == ("True", 1), row
 
 
 def greet(server: socket.socket) -> None:

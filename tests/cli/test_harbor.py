@@ -263,11 +263,13 @@ def test_a_task_that_cannot_be_run_is_refused_before_anything_starts(
     assert only(chosen)["id"] == "good"
 
 
-def test_without_a_sandbox_no_task_is_run(run: Any, task: Any) -> None:
+def test_without_a_sandbox_and_an_engine_for_images_no_task_is_run(
+    run: Any, task: Any, tmp_path: Path
+) -> None:
     task()
-    done = run("nop", sandbox="")
+    done = run("nop", sandbox="", env={"PATH": str(tmp_path)})
     assert done.code == 1
-    assert "hello: it needs --sandbox or --container" in done.stderr
+    assert "needs docker or podman, and neither answers" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -348,6 +348,36 @@ def test_a_default_model_that_changed_is_named(assay: Callable[..., Any], tmp_pa
     assert said in compared.stderr
 
 
+def test_servers_that_an_agent_keeps_in_home_are_what_it_is_made_of(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Claude Code writes to .claude.json whenever it starts: only the servers there count."""
+    project = Project(tmp_path, assay)
+    project.agent = ["-s", f"claude:{LIKE}"]
+    project.env["HOME"] = str(tmp_path / "home")
+    project.write("home/tools/server.py", "print('one')\n")
+    servers = {"tools": {"command": "python3", "args": [f"{tmp_path}/home/tools/server.py"]}}
+
+    def identity_after(settings: dict[str, Any]) -> Any:
+        project.write("home/.claude.json", json.dumps(settings))
+        output = f"out-{len(list(tmp_path.glob('out-*.jsonl')))}.jsonl"
+        graders = ["-g", "contains", "-k", "1", "--limit", "1"]
+        done = project.run("trials", "prompts.jsonl", *project.agent, *graders, "-o", output)
+        assert done.code == 0, done.stderr
+        return json.loads((tmp_path / output).read_text())["identity"]
+
+    none = identity_after({"numStartups": 1})
+    assert identity_after({"numStartups": 2}) == none
+    for_user = identity_after({"mcpServers": servers})
+    assert list(for_user["offered"]) == ["~/.claude.json (mcpServers)"]
+    assert list(for_user["mcpFiles"]) == ["home/tools/server.py"]
+    project.write("home/tools/server.py", "print('two')\n")
+    assert identity_after({"mcpServers": servers})["mcpFiles"] != for_user["mcpFiles"]
+    of_project = {"projects": {str(tmp_path): {"mcpServers": servers}, "/else": {}}}
+    assert identity_after(of_project)["offered"] == for_user["offered"]
+    assert identity_after({"projects": {"/else": {"mcpServers": servers}}}) == none
+
+
 def test_a_gate_refuses_changed_hints_before_an_agent_starts(
     assay: Callable[..., Any], tmp_path: Path
 ) -> None:

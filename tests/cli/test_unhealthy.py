@@ -167,6 +167,66 @@ def test_trials_that_were_not_measured_could_turn_a_comparison(
         assert gate.code == judged[is_decided], gate.stderr
 
 
+def excused(path: Path, n_passed: int, n_excused: int, by: str = "") -> Path:
+    """50 prompts, of which some passed at the second attempt: the agent had excused the first."""
+    rows(path, [number < n_passed for number in range(50)])
+    first = {"cause": "provider", "message": "529"} | ({"reportedBy": by} if by else {})
+    made = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in made[:n_excused]:
+        row["trials"][0]["retried"] = [first]
+    path.write_text("".join(json.dumps(row) + "\n" for row in made))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("n_excused", "by", "is_believed"),
+    [(20, "", False), (20, "the agent only", False), (20, "the gateway", True), (3, "", True)],
+)
+def test_an_agent_that_gets_another_attempt_by_its_own_word_is_not_believed(
+    assay: Callable[..., Any], tmp_path: Path, n_excused: int, by: str, is_believed: bool
+) -> None:
+    """It may call each of its failures an error of its provider: what is left then passes."""
+    base = excused(tmp_path / "base.jsonl", 20, 0)
+    new = excused(tmp_path / "new.jsonl", 45, n_excused, by)
+    done = assay("compare", base, new, "-f", "json")
+    report = json.loads(done.stdout)
+    (verdict,) = report["verdict"]
+    assert (verdict["code"] == "better") == is_believed, verdict
+    told = "rrors of the provider that only the agent reports, in 20 trials of new and 0 of base, "
+    assert (f"{told}could turn it" in verdict["words"]) != is_believed
+    health = report["health"]["new"]
+    if by != "the gateway":
+        assert health["excused"] == n_excused
+        assert health["passRateAtWorst"] == (45 - n_excused) / 50
+    for more in ((), ("--sequential",)):
+        gate = ("--fail-on", "regression", "--margin", "0.2", *more)
+        done = assay("compare", base, new, *gate)
+        assert done.code == (0 if is_believed else 4), done.stderr
+        assert (told in done.stderr) != is_believed
+    same = excused(tmp_path / "same.jsonl", 45, 0)
+    done = assay("compare", same, new, "--margin", "0.3", "-f", "json")
+    code = json.loads(done.stdout)["verdict"][0]["code"]
+    assert code == ("same" if is_believed else "not-enough-data")
+
+
+def test_a_gate_does_not_pass_an_agent_that_excuses_its_own_failures(
+    assay: Callable[..., Any], project: Project
+) -> None:
+    project.write_prompts(20)
+    project.write("project/CLAUDE.md", "Magic word: plum\n")
+    agent = ("prompts.jsonl", "-s", AGENT, "-g", "contains", "--workspace-template", "project")
+    assert assay("trials", *agent, "-k", "2", "-o", "base.jsonl", env=project.env).code == 0
+    env = project.env | {"LIKE_LOST_ONCE": " ".join(f"{i}?" for i in range(8))}
+    gate = ("--until", "decided", "--against", "base.jsonl", "--margin", "0.3")
+    done = assay("trials", *agent, "-k", "2", *gate, "-o", "new.jsonl", "-j", "8", env=env)
+    assert done.code == 4, done.stderr
+    told = " ".join(done.stderr.split())
+    assert "8 trials tried again after an error of the provider that only the agent reports; " in (
+        told
+    )
+    assert "that only the agent reports, in 8 trials of fresh and 0 of base, could turn it" in told
+
+
 def test_a_skill_that_is_measured_in_few_trials_has_no_verdict(
     assay: Callable[..., Any],
     project: Project,

@@ -58,12 +58,6 @@ def sources() -> dict[str, str]:
     return {name: path.read_text(encoding="utf-8") for name, path in files.items()}
 
 
-def test_one_module_names_the_number_of_a_trial_on_disk():
-    assert [name for name, text in sources().items() if re.search(r"trial_?num\b", text, re.I)] == [
-        "assay/records/trial/__init__.py"
-    ]
-
-
 def test_no_file_is_longer_than_900_lines():
     assert {name for name, text in sources().items() if text.count("\n") > 900} == set()
 

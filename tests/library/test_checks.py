@@ -7,6 +7,7 @@ import pytest
 
 import assay as library
 from assay.errors import InputError, UsageError
+from assay.graders.answer import Contains
 
 PROMPTS = [{"id": "a", "input": "What is 1 + 2?", "hint": "3"}]
 
@@ -159,3 +160,9 @@ def test_running_trials_does_not_import_numpy():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_grader_of_a_plugin_is_given_by_its_name():
+    with pytest.raises(UsageError) as refused:
+        start(graders=[Contains()])
+    assert 'by its name and options, as in "contains:KEY=VALUE"' in refused.value.hint

@@ -1,8 +1,10 @@
 """assay.read and assay.grade: trials of files, frames, and new grades."""
 
 import json
+import pickle
 import sys
 import time
+from copy import copy, deepcopy
 
 import pytest
 
@@ -25,6 +27,29 @@ def test_trials_can_be_read_again_and_again(files):
     trials = library.read(files / "t.jsonl")
     assert len(list(trials)) == len(list(trials)) == 6
     assert repr(trials) == f"<Trials of {files / 't.jsonl'}>"
+
+
+@pytest.mark.parametrize("k", [None, 2])
+def test_fields_of_prompts_that_assay_does_not_know_reach_rows_graders_and_programs(tmp_path, k):
+    prompts = [{"id": "a", "input": "x", "team": "red"}, {"id": "b", "input": "y", "team": "blue"}]
+    graders = [lambda trial: trial.row["team"] == "red"]
+    expected = [("red", True), ("blue", False)] * (k or 1)
+
+    def seen(trials):
+        return [(trial.extra["team"], trial.passed) for trial in sorted(trials, key=by_number)]
+
+    def by_number(trial):
+        return (trial.number, trial.id)
+
+    run = library.run(prompts, agent=str.upper, graders=graders, k=k).to(tmp_path / "run.jsonl")
+    assert seen(run) == seen(run) == expected
+    again = library.grade(tmp_path / "run.jsonl", graders)
+    assert seen(again) == seen(library.grade(list(again), graders)) == expected
+    assert seen(library.grade(list(again), graders).to(tmp_path / "kept.jsonl")) == expected
+    last = list(library.read(tmp_path / "kept.jsonl"))[-1]
+    for same in (last, copy(last), deepcopy(last), pickle.loads(pickle.dumps(last))):
+        assert same == last
+        assert same.to_row()["team"] == "blue"
 
 
 def test_a_trial_is_shown_in_one_line(files):

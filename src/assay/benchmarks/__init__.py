@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from assay.errors import InputError
+from assay.errors import CannotRunError, InputError
 from assay.plugin import Benchmark, PromptRow
 from assay.records.cases import prompt_lines
 from assay.records.rows import decode_row
@@ -22,7 +22,8 @@ def refuse(refused: Mapping[str, str], n_asked: int, noun: str, where: str = "")
     listed = "; ".join(f"{id_}: {why}" for id_, why in islice(refused.items(), _SHOWN))
     more = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
     msg = f"{len(refused)} of {n_asked} {noun} cannot be run{where}. {listed}{more}"
-    raise InputError(msg, hint=f"nothing was run; --filter ID runs some of the {noun}")
+    hint = f"nothing was run; --skip-unsupported runs the other {noun}, --filter ID some of them"
+    raise CannotRunError(msg, why=refused, hint=hint)
 
 
 class PromptFile(Benchmark, msgspec.Struct, frozen=True):

@@ -1,19 +1,21 @@
 """Harbor's tasks as a benchmark: a prompt for each task, its files, and its verifier as grader."""
 
+import hashlib
 import math
 import posixpath
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from assay.benchmarks import refuse
+from assay.benchmarks.compose import Service
 from assay.benchmarks.dockerfile import Entry
 from assay.benchmarks.harbor_task import (
     ORACLE,
@@ -31,7 +33,9 @@ from assay.plugin import (
     Grade,
     Grader,
     Host,
+    Image,
     InputError,
+    KeptContainer,
     Limits,
     Machine,
     PluginError,
@@ -45,10 +49,17 @@ from assay.plugin import (
     World,
 )
 from assay.records.files import read_regular, temporary_folder
+from assay.records.spec import OWN_IMAGE
 
 _TAIL_CHARS = 1500
 _MOST_REWARD_BYTES = 1024 * 1024
 _COPY_S = 600.0
+_OF_THE_IMAGE = ("", "/", "/root", "/tmp", "/usr", "/etc", "/var", "/home", "/opt", "/srv")
+"""Working folders that stay in the image, since they hold more than the agent's work."""
+_PRINT_REWARD = (
+    "cd /logs/verifier && for f in reward.json reward.txt; do "
+    f"if test -e $f; then echo $f; head -c {_MOST_REWARD_BYTES} $f; exit; fi; done"
+)
 
 
 @dataclass
@@ -60,9 +71,14 @@ class HarborWorld(World):
     mounts: dict[str, str]
     hidden: tuple[str, ...]
     seen: dict[str, Any]
+    container: KeptContainer | None = None
+    verify: Callable[[], dict[str, Any]] | None = None
 
     def evidence(self, last: TurnEnd | None) -> dict[str, Any]:
-        return self.seen
+        """In the task's own container the verifier is run now: later it is not there any more."""
+        if self.verify is None or last is None:
+            return self.seen
+        return {**self.seen, "verifier": self.verify()}
 
 
 @dataclass(frozen=True)
@@ -70,6 +86,7 @@ class HarborBenchmark(Benchmark):
     """The task folders in a folder, or one task folder."""
 
     needs_workspace = True
+    has_images = True
     grades_failed_trials = True
     """As in Harbor: the verifier also judges the work of an agent that ran out of time."""
     path: str
@@ -106,7 +123,7 @@ class HarborBenchmark(Benchmark):
         return [self._fitted(spec) for spec in specs]
 
     def _check_one_image(self, specs: Sequence[TrialSpec]) -> None:
-        if not any(spec.surroundings.container for spec in specs):
+        if not any(spec.surroundings.container not in ("", OWN_IMAGE) for spec in specs):
             return
         kinds = {str(sorted(self._task(spec).environment.items())) for spec in specs}
         if len(kinds) > 1:
@@ -118,15 +135,22 @@ class HarborBenchmark(Benchmark):
         memory = task.memory_bytes if limits.memory_bytes is None else limits.memory_bytes
         cpus = task.config.environment.cpus if limits.cpus is None else limits.cpus
         changed: Limits = msgspec.structs.replace(limits, memory_bytes=memory, cpus=cpus)
-        return msgspec.structs.replace(spec, limits=changed)
+        around = spec.surroundings
+        if around.container == OWN_IMAGE and task.needs_no_network:
+            around = msgspec.structs.replace(around, sandbox="no-network")
+        return msgspec.structs.replace(spec, limits=changed, surroundings=around)
 
     @contextmanager
     def world(self, spec: TrialSpec, workspace: Path, host: Machine) -> Iterator[HarborWorld]:
         """Put the task's files into the workspace, which the agent finds as its working folder."""
         task, around = self._task(spec), spec.surroundings
+        if around.container == OWN_IMAGE:
+            with temporary_folder("assay-harbor-") as name:
+                yield self._own_container(task, spec, workspace, host, Path(name))
+            return
         env = resolved(task.config.environment.env)
         if around.container:
-            self._workdirs.copy(task, around, workspace, host)
+            self._workdirs.copy(task.workdir, around, workspace, host)
         else:
             write_files(workspace, _below(task.workdir, task.recipe.files))
             env = {**task.recipe.env, **env}
@@ -140,6 +164,35 @@ class HarborBenchmark(Benchmark):
                 env |= resolved(task.config.solution.env)
             hidden = (str(Path(self.path).resolve()),)  # with the tests of all tasks
             yield HarborWorld(env, _servers(task), mounts, hidden, _seen(around))
+
+    def _own_container(
+        self, task: Task, spec: TrialSpec, workspace: Path, host: Machine, folder: Path
+    ) -> HarborWorld:
+        """Let the agent work as in Harbor: in the image of the task, whose files it may change."""
+        image, service = own_image(task, host), task.service or Service()
+        workdir = task.config.environment.workdir or service.workdir or image.workdir or "/"
+        env = {**service.env, **task.config.environment.env}
+        kept = KeptContainer(
+            image=image.name, workdir=workdir, command=service.command, env=resolved(env)
+        )
+        mounts = {}
+        for name in ("agent", "artifacts"):
+            (folder / name).mkdir()
+            (folder / name).chmod(0o777)
+            mounts[f"/logs/{name}"] = str(folder / name)
+        if workdir not in _OF_THE_IMAGE and image.user in ("", "0", "root", "root:root", "0:0"):
+            inside = msgspec.structs.replace(spec.surroundings, container=image.name)
+            self._workdirs.copy(workdir, inside, workspace, host)
+            mounts[workdir] = str(workspace)
+        env = {}
+        if spec.agent.name == ORACLE:
+            write_files(folder / "solution", task.solution)
+            mounts["/solution"] = str(folder / "solution")
+            env = {"DEBIAN_FRONTEND": "noninteractive", **resolved(task.config.solution.env)}
+        seen = {"benchmark": "harbor", "container": image.name}
+        hidden = (str(Path(self.path).resolve()),)
+        check = partial(verified_in_container, task, host)
+        return HarborWorld(env, _servers(task), mounts, hidden, seen, kept, check)
 
     def graders(self) -> Sequence[PluginRef]:
         """Name the grader that runs a task's verifier."""
@@ -157,9 +210,9 @@ class _Workdirs:
         self._folders = ExitStack()
         self._copies: dict[tuple[str, str], Path] = {}
 
-    def copy(self, task: Task, around: Surroundings, workspace: Path, host: Machine) -> None:
+    def copy(self, workdir: str, around: Surroundings, workspace: Path, host: Machine) -> None:
         """Copy what the image has in the working folder into a workspace."""
-        key = around.container, task.workdir
+        key = around.container, workdir
         with self._lock:
             if key not in self._copies:
                 folder = self._folders.enter_context(temporary_folder("assay-harbor-"))
@@ -167,12 +220,12 @@ class _Workdirs:
                 target.mkdir()
                 inside = msgspec.structs.replace(around, cwd=str(target))
                 script = 'test ! -d "$1" || cp -R "$1/." .'
-                words = ["sh", "-c", script, "sh", task.workdir]
+                words = ["sh", "-c", script, "sh", workdir]
                 done = host.run_confined(
                     ConfinedProgram(argv=words, around=inside, timeout_s=_COPY_S)
                 )
                 if done.exit_code != 0:
-                    msg = f"cannot copy {task.workdir} out of {around.container}: {_tail(done)}"
+                    msg = f"cannot copy {workdir} out of {around.container}: {_tail(done)}"
                     raise PluginError(msg)
                 self._copies[key] = target
         shutil.copytree(self._copies[key], workspace, symlinks=True, dirs_exist_ok=True)
@@ -234,6 +287,8 @@ class HarborGrader(Grader):
             msg = "this trial is not of a Harbor task"
             raise PluginError(msg, hint="grade only results of --benchmark harbor:PATH")
         task = _same_task(self.path, trial.metadata)
+        if "verifier" in evidence:
+            return _kept_grade(evidence["verifier"])
         if trial.cwd is None or not Path(trial.cwd).is_dir():
             msg = f"the workspace is gone: {trial.cwd}"
             raise PluginError(msg)
@@ -244,18 +299,83 @@ class HarborGrader(Grader):
         )
         with temporary_folder("assay-verifier-") as folder:
             done = _verify(task, around, Path(folder), host)
-            rewards = _rewards(Path(folder, "logs/verifier"), done)
-            values = [rewards["reward"]] if "reward" in rewards else list(rewards.values())
-            score = sum(values) / len(values)
-            listed = ", ".join(f"{name} {value:g}" for name, value in rewards.items())
-            passed = all(value >= 1 for value in values)
-            said = "" if passed else f"\n{_tail(done)}"
-            return Grade(
-                pass_=passed,
-                score=min(1.0, max(0.0, score)),
-                reasoning=f"{listed}{said}".rstrip(),
-                outcome={"type": "harbor", "rewards": rewards, "measures": rewards},
+            return reward_grade(_rewards(Path(folder, "logs/verifier"), done), _tail(done))
+
+
+def reward_grade(rewards: dict[str, float], said: str) -> Grade:
+    values = [rewards["reward"]] if "reward" in rewards else list(rewards.values())
+    score = sum(values) / len(values)
+    listed = ", ".join(f"{name} {value:g}" for name, value in rewards.items())
+    passed = all(value >= 1 for value in values)
+    return Grade(
+        pass_=passed,
+        score=min(1.0, max(0.0, score)),
+        reasoning=(listed if passed else f"{listed}\n{said}").rstrip(),
+        outcome={"type": "harbor", "rewards": rewards, "measures": rewards},
+    )
+
+
+def _kept_grade(seen: Mapping[str, Any]) -> Grade:
+    """Return the grade of a verifier that was run in the agent's container."""
+    if "failure" in seen:
+        raise PluginError(str(seen["failure"]))
+    return reward_grade(seen["rewards"], seen["output"])
+
+
+def own_image(task: Task, host: Machine) -> Image:
+    """Return the image of a task, built now if nobody has built it before."""
+    service, dockerfile = task.service or Service(), task.dockerfile_path
+    config = task.config.environment
+    whole = hashlib.sha256(msgspec.json.encode((task.image, dockerfile, service.arguments)))
+    for name, entry in task.environment.items():
+        head = f"{name}\0{entry.mode:o}{entry.is_link:d}{len(entry.data)}\0"
+        whole.update(head.encode("utf-8", "surrogateescape") + entry.data)
+    with temporary_folder("assay-image-") as folder:
+        write_files(Path(folder), task.environment)
+        context = str(Path(folder, service.context)) if dockerfile else ""
+        return host.build_image(
+            Image(
+                name=task.image,
+                folder=context,
+                dockerfile=posixpath.relpath(dockerfile, service.context) if dockerfile else "",
+                arguments=service.arguments,
+                digest=whole.hexdigest(),
+                timeout_s=config.build_timeout_sec,
             )
+        )
+
+
+def verified_in_container(task: Task, host: Machine) -> dict[str, Any]:
+    """Run the verifier where the agent worked; return its rewards, or why there are none."""
+    verifier = task.config.verifier
+
+    def run(script: str, timeout_s: float = 60.0, **more: Any) -> Finished:
+        around = Surroundings(cwd="/")
+        words = ["/bin/sh", "-c", script]
+        return host.run_confined(
+            ConfinedProgram(
+                argv=words, around=around, timeout_s=timeout_s, is_beside_agent=True, **more
+            )
+        )
+
+    # What the agent has put there is not what is run, nor what is read as the reward.
+    run("rm -rf /tests /logs/verifier; mkdir -p /tests /logs/verifier; chmod 777 /logs/verifier")
+    with temporary_folder("assay-verifier-") as folder:
+        write_files(Path(folder), task.tests)
+        mounts, env = {"/tests": folder}, resolved(verifier.env)
+        done = run("exec /tests/test.sh", verifier.timeout_sec, mounts=mounts, env=env)
+    try:
+        if done.timed_out:
+            msg = f"the verifier did not end in {verifier.timeout_sec:g} s"
+            raise PluginError(msg)
+        said = run(_PRINT_REWARD).stdout
+        name, newline, data = said.partition(b"\n")
+        if not newline:
+            raise PluginError(_no_reward(done))
+        rewards = _read_rewards(name.decode("utf-8", "replace"), data)
+    except PluginError as error:
+        return {"failure": error.message, "exitCode": done.exit_code}
+    return {"rewards": rewards, "output": _tail(done), "exitCode": done.exit_code}
 
 
 def _verify(task: Task, around: Surroundings, folder: Path, host: Host) -> Finished:
@@ -296,17 +416,25 @@ def _rewards(folder: Path, done: Finished) -> dict[str, float]:
         except OSError as error:
             msg = f"the verifier's {name} cannot be read: {error.strerror}"
             raise PluginError(msg) from error
-        try:
-            found = msgspec.json.decode(data, type=dict[str, float] | float)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            found = _number(data) if name == "reward.txt" else math.nan
-        rewards = found if isinstance(found, dict) else {"reward": found}
-        if not rewards or not all(map(math.isfinite, rewards.values())):
-            msg = f"the verifier's {name} holds no finite number: {data[:80]!r}"
-            raise PluginError(msg)
-        return rewards
-    msg = f"the verifier gave no reward (exit code {done.exit_code}): {_tail(done) or 'no output'}"
-    raise PluginError(msg)
+        return _read_rewards(name, data)
+    raise PluginError(_no_reward(done))
+
+
+def _read_rewards(name: str, data: bytes) -> dict[str, float]:
+    try:
+        found = msgspec.json.decode(data, type=dict[str, float] | float)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        found = _number(data) if name == "reward.txt" else math.nan
+    rewards = found if isinstance(found, dict) else {"reward": found}
+    if not rewards or not all(map(math.isfinite, rewards.values())):
+        msg = f"the verifier's {name} holds no finite number: {data[:80]!r}"
+        raise PluginError(msg)
+    return rewards
+
+
+def _no_reward(done: Finished) -> str:
+    said = _tail(done) or "no output"
+    return f"the verifier gave no reward (exit code {done.exit_code}): {said}"
 
 
 def _number(data: bytes) -> float:

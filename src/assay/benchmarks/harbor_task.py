@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import posixpath
 import re
 import shutil
 import stat
@@ -13,13 +14,15 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from assay.benchmarks import compose
+from assay.benchmarks.compose import Service, SeveralContainers
 from assay.benchmarks.dockerfile import Entry, NeedsImage, Recipe, follow, last_workdir
 from assay.plugin import InputError, TrialSpec
+from assay.records.spec import OWN_IMAGE
 
 ORACLE = "oracle"
 """The agent that runs a task's own solution."""
 _FOLDERS = ("environment", "tests", "solution")
-_COMPOSE = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml")
 _OF_SYSTEM = (
     *("bin", "boot", "dev", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "logs", "nix", "opt"),
     *("proc", "run", "sbin", "solution", "sys", "tests", "tmp", "usr"),
@@ -71,6 +74,7 @@ class McpServer(msgspec.Struct):
 
 class Environment(msgspec.Struct):
     docker_image: str | None = None
+    build_timeout_sec: Positive = 600.0
     os: str = "linux"
     cpus: Positive | None = None
     memory_mb: Annotated[int, msgspec.Meta(gt=0)] | None = None
@@ -156,6 +160,26 @@ class Task:
         given = self.config.environment.workdir
         return given or (last_workdir(self._dockerfile) if self._dockerfile else "")
 
+    @cached_property
+    def service(self) -> Service | None:
+        """The container of its compose file, if it has one. Raises SeveralContainers."""
+        found = next((name for name in compose.FILES if name in self.environment), None)
+        return compose.only_service(self.environment[found].data) if found else None
+
+    @property
+    def dockerfile_path(self) -> str:
+        """Where in environment/ the Dockerfile of its image is; empty if there is none."""
+        service = self.service or Service()
+        path = posixpath.normpath(posixpath.join(service.context, service.dockerfile))
+        return path if path in self.environment else ""
+
+    @property
+    def image(self) -> str:
+        """The image that the task names, which needs no building where it is known."""
+        service = self.service
+        named = service.image if service and not service.builds else ""
+        return self.config.environment.docker_image or named
+
     @property
     def needs_no_network(self) -> bool:
         """Whether the agent must have no network."""
@@ -205,19 +229,23 @@ def files_at(path: str) -> list[Path]:
 def why_not(task: Task, spec: TrialSpec) -> Iterator[str]:
     """Say what keeps a trial of a task from running here, if anything does."""
     around = spec.surroundings
-    if not around.confined_in:
-        yield "it needs --sandbox or --container"
-    elif around.workspace_dir is None:
+    has_own_image = around.container == OWN_IMAGE
+    if around.workspace_dir is None:
         yield "it needs a workspace of its own: leave out -c"
     yield from _unsupported(task)
-    if task.needs_no_network and around.sandbox != "no-network":
+    if task.needs_no_network and around.sandbox != "no-network" and not has_own_image:
         yield "it must have no network: use --sandbox=no-network"
     if "test.sh" not in task.tests:
         yield "it has no tests/test.sh"
     if spec.agent.name == ORACLE and "solve.sh" not in task.solution:
         yield "it has no solution/solve.sh"
-    yield from _cannot_work(task, spec)
     yield from _missing_variables(task, spec)
+    if has_own_image:
+        yield from _has_no_image(task)
+        return
+    yield from _cannot_work(task, spec)
+    if any(name in task.environment for name in compose.FILES):
+        yield "it has a docker-compose.yaml, so it needs --container task"
     if around.container:
         yield from _misfits_image(task, around.container)
     elif around.confined_in:
@@ -234,8 +262,10 @@ def _unsupported(task: Task) -> Iterator[str]:
         yield f"it needs the system {environment.os}"
     if environment.gpus or environment.tpu:
         yield "it needs a GPU or TPU"
-    if any(name in task.environment for name in _COMPOSE):
-        yield "it needs several containers (docker compose)"
+    try:
+        _ = task.service
+    except SeveralContainers as reason:
+        yield str(reason)
     yield from _unsupported_roles(config)
 
 
@@ -255,6 +285,18 @@ def _unsupported_roles(config: TaskFile) -> Iterator[str]:
         yield f"it runs as another user ({', '.join(map(str, users))})"
     if verifier.environment_mode == "separate" or verifier.environment or verifier.collect:
         yield "its verifier needs an environment of its own"
+
+
+def _has_no_image(task: Task) -> Iterator[str]:
+    try:
+        if not task.dockerfile_path and not task.image:
+            yield "it has neither environment/Dockerfile nor the name of an image"
+    except SeveralContainers:
+        return  # said already
+    agent = task.needs_no_network
+    verifier = task.config.verifier.network_mode
+    if verifier and (verifier == "no-network") != agent:
+        yield "its agent and its verifier have different networks"
 
 
 def _scripts(task: Task, *, solution: bool) -> Iterator[tuple[str, str]]:
@@ -304,7 +346,7 @@ def _needs_image(task: Task) -> Iterator[str]:
             msg = f"its working folder {where}"
             raise NeedsImage(msg)
     except NeedsImage as reason:
-        yield f"it needs an image: {reason}. Build it from environment/ and use --container IMAGE"
+        yield f"it needs an image: {reason}. Leave out --sandbox to let it be built"
 
 
 def resolved(env: Mapping[str, str]) -> dict[str, str]:

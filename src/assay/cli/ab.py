@@ -68,6 +68,7 @@ _OF_EXPERIMENT = {
     "graders": "graders",
     "grader_timeout": "grader_timeout",
     "name": "name",
+    "register": "register",
 }
 """Options that stand in an experiment file too, and the key there; the command line wins."""
 
@@ -159,6 +160,12 @@ _OF_EXPERIMENT = {
     is_flag=True,
     help="Run until the budget is spent if the estimate exceeds it. Default: ask on a terminal, "
     "otherwise refuse.",
+)
+@click.option(
+    "--register",
+    is_flag=True,
+    help="Sign the plan and write it down before the first trial (registered.json); the verdict "
+    "says whether it is as registered. No earlier trial is used.",
 )
 @click.option("--name", metavar="NAME", help="Name of the experiment. Default: what is compared.")
 @click.option(

@@ -51,6 +51,7 @@ def capture_request(ctx: click.Context, options: CaptureOptions) -> RunRequest:
         graders=grader_refs(options.graders, options.grader_timeout),
         grader_timeout_s=options.grader_timeout,
         regrade=options.regrade,
+        skip_unsupported=options.skip_unsupported,
     )
 
 
@@ -184,6 +185,7 @@ class RunDisplay(Progress):
             k=request.k,
             n_unmeasured=tally.n_unmeasured,
             n_unverified=tally.n_unverified,
+            excused=tally.excused,
         )
         if line:
             echo_folded(line, err=True)

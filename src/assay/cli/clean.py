@@ -41,7 +41,8 @@ def command(
     folders: tuple[Path, ...], *, older_than: float | None, dry_run: bool, debug: bool
 ) -> None:
     """Remove what Assay made and no run uses any more: workspaces of trials, copies of templates
-    that killed runs have left, and caches. Results are never touched.
+    that killed runs have left, images that were built for tasks, and caches. Results are never
+    touched.
 
     Workspaces are looked for in the cache folder, and in each DIR that runs were told to make
     them in. There, only folders are removed that Assay made. Rows whose workspaces are gone

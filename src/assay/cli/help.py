@@ -18,6 +18,7 @@ COMMANDS = {
     "validate-refs": "Check that reference solutions pass their graders.",
     "balance": "Show how the prompts are distributed over categories.",
     "import": "Bring in your agents' own sessions and logs of other harnesses.",
+    "evidence": "Bundle a result with its proof, and verify the bundles of others.",
     "export": "Export results as training data or as a table.",
     "query": "Ask questions of result files in SQL.",
     "fixtures": "Write a test that asserts the verdicts on recorded trials.",
@@ -56,7 +57,9 @@ HEADINGS = {
         *("grade", "compare", "baseline", "calibrate", "validate-refs", "balance", "identity"),
     ),
     "Look": ("view", "report", "explain", "raw", "query", "summarize", "mcp"),
-    "Share and prove": ("import", "export", "format", "fixtures", "tape", "schemas"),
+    "Share and prove": (
+        *("evidence", "import", "export", "format", "fixtures", "tape", "schemas"),
+    ),
     "Set up": (
         *("init", "demo", "doctor", "agents", "skills", "headless", "mock-model", "clean"),
         "completion",
@@ -66,6 +69,11 @@ HEADINGS = {
 
 COLOUR = ("NO_COLOR", "Any value: print without colours.")
 CACHE = ("XDG_CACHE_HOME", "Cache folder, an absolute path. Default: ~/.cache.")
+EDITOR = (
+    "ASSAY_EDITOR_URL",
+    "How links of a page open a file in an editor; empty: no links. Default:",
+    "vscode://file{path}:{line}.",
+)
 PRICES = (
     "ASSAY_PRICES",
     "A file with prices to estimate costs from, instead of the built-in table.",

@@ -157,11 +157,12 @@ class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
     regrade: bool
     from_stdin: bool
     benchmark: str | None
+    skip_unsupported: bool = False
 
 
 def tape_use(values: Mapping[str, Any]) -> TapeUse | None:
     """What becomes of what models answer, from tape_options."""
-    record, replay, faults = values["record"], values["replay"], tuple(values["faults"])
+    record, replay, faults = values["record"], values["replay"], tuple(values.get("faults", ()))
     if record is not None and replay is not None:
         msg = "--record and --replay cannot be used together; --record-misses extends a tape."
         raise click.UsageError(msg)
@@ -320,6 +321,12 @@ benchmark_options: list[Decorator] = [
         "of a prompt file. OPTIONS are KEY=VALUE,KEY=VALUE or a JSON object. By default, the "
         "prompts come from PROMPTS.",
     ),
+    click.option(
+        "--skip-unsupported",
+        is_flag=True,
+        help="Leave out tasks of the benchmark that cannot be run here, and say which and why. By "
+        "default, one such task stops the command before anything runs.",
+    ),
 ]
 
 
@@ -377,6 +384,10 @@ tape_options: list[Decorator] = [
         "The same requests are hit in every run. May be repeated.",
     ),
 ]
+
+
+judge_tape_options = tape_options[:-1]
+"""For graders that ask a model: nothing goes wrong on purpose there."""
 
 
 def executor_option(help_text: str) -> Decorator:

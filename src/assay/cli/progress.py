@@ -173,6 +173,9 @@ class Progress(BatchProgress):
                 self.tally.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
         self.tally.finish(failure.cause if failure else None, cost, passed, result.id)
         self.tally.n_unverified += failure is not None and failure.is_unverified
+        if passed is not None and any(one.is_unverified for one in result.retried or ()):
+            n_excused, n_passed = self.tally.excused
+            self.tally.excused = n_excused + 1, n_passed + passed
         self._compare(None if passed else failure)
         self.tally.running.pop(_place(spec), None)
         self._show(spec, failure, result.timing.total, passed)

@@ -45,6 +45,8 @@ class Tally(msgspec.Struct):
     causes: dict[str, int] = field(default_factory=dict)
     n_unverified: int = 0
     """How many of them are excuses for which there is only the agent's word."""
+    excused: tuple[int, int] = 0, 0
+    """Measured trials with such an excuse for an earlier attempt, and how many of them passed."""
     running: dict[str, TrialInProgress] = field(default_factory=dict)
     began_s: float = field(default_factory=time.monotonic)
     n_prompts: int = 0

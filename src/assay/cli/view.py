@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.help import CACHE, examples, variables
+from assay.cli.help import CACHE, EDITOR, examples, variables
 from assay.cli.parameters import (
     category_option,
     debug_option,
@@ -40,7 +40,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command(
     short_help="Show runs in a browser, live while they are written.",
-    epilog=variables(*CACHE)
+    epilog=variables(*CACHE, *EDITOR)
     + examples(
         "assay view results.jsonl",
         "assay view before.jsonl after.jsonl --open",
@@ -85,7 +85,7 @@ def command(**given: Any) -> None:
         msg = "assay view follows files as they grow; write what comes on stdin to a file first."
         raise click.UsageError(msg)
     folders = [Path(path) for path in options.paths if Path(path).is_dir()]
-    named = name_runs(tuple(p for p in options.paths if not Path(p).is_dir()), ())
+    named = name_runs(tuple(p for p in options.paths if not Path(p).is_dir()), (), raw=True)
     for _, path in named:
         if not path.is_file():
             msg = f"{path}: no such file"

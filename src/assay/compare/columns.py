@@ -108,8 +108,10 @@ TRIAL = {
     "complete": "?",
     "answered": "?",
     "grader_failed": "?",
+    "excused": "?",
 }
-"""Columns of trials as their rows have them; NaN is not known or not measured."""
+"""Columns of trials as their rows have them; NaN is not known or not measured. excused says that it
+was tried again after an attempt that only the agent's own word took out of the measurement."""
 
 
 class RunFacts(msgspec.Struct, rename="camel"):
@@ -359,6 +361,8 @@ class ColumnReader:
             trials["denials"][:] = fields["permission_denials"]
         if any(fields["grader_failures"]):
             trials["grader_failed"][:] = list(map(bool, fields["grader_failures"]))
+        if any(fields["retried"]):
+            trials["excused"][:] = [any(e.is_unverified for e in one) for one in fields["retried"]]
         if any(causes):
             trials["cause"][:] = _numbered(self._causes, causes)
             self._facts.causes = list(self._causes)

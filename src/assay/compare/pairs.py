@@ -1,11 +1,10 @@
 """Align several runs by prompt, and compare every two of them."""
 
 import contextlib
-import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache, partial
-from itertools import chain, combinations
-from typing import Any, Literal
+from itertools import combinations
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from assay.compare.columns import Floats, Ints
 from assay.compare.packed import FEW, texts_at, union
-from assay.compare.runs import Run
+from assay.compare.runs import Run, read_metadata
 from assay.records.capture import NOT_RECORDED, Identity, identity_differences
 from assay.records.text import counted_noun
 from assay.stats.means import N_RESAMPLES
@@ -220,20 +219,6 @@ def _known_otherwise(
     if is_alike and (read_metadata(run_a.graders) or read_metadata(run_b.graders)):
         found = list(dict.fromkeys([*found, *differing(run_a.metadata, run_b.metadata)]))
     return found
-
-
-def read_metadata(graders: Mapping[str, Set[str]]) -> bool:
-    """Whether graders may take the right answer from metadata; built-in ones do not."""
-    versions = chain.from_iterable(graders.values())
-    return not (graders and graders.keys() <= _NO_METADATA and all(map(_BUILT_IN, versions)))
-
-
-_NO_METADATA = frozenset({
-    "exact", "contains", "regex", "numeric", "json-schema", "command", "git", "file", "tools",
-    "skill", "judge",
-})  # fmt: skip
-_BUILT_IN = re.compile(r"\d+(?:-[0-9a-f]{8})?").fullmatch
-"""Of the version of a built-in grader; a user's own may have the same name."""
 
 
 def _named(ids: Sequence[str]) -> str:
@@ -617,6 +602,46 @@ def excused(run_a: Run, run_b: Run) -> tuple[float, float]:
     n_trials = run_a.health.n_trials, run_b.health.n_trials
     differ = losses_differ(lost[0], n_trials[0], lost[1], n_trials[1])
     return excused_shares((lost[0], lost[1]), n_trials, differ=differ)
+
+
+class UnequalLosses(NamedTuple):
+    """Attempts that were lost in one run more than in the other, and then made again.
+
+    What was lost may have been lost because of what the agent did; the attempt that replaced it
+    then says too much.
+    """
+
+    words: str
+    share: float
+    """Of the trials of both runs."""
+
+    @property
+    def could_turn(self) -> str:
+        """Say that they could turn a verdict."""
+        return f"{self.words} could turn it"
+
+
+def unequal_excuses(run_a: Run, run_b: Run) -> UnequalLosses | None:
+    """Say so if the agent alone excuses many trials of one run, and far more than of the other.
+
+    An agent that calls its failures those of its provider gets another attempt at each of them.
+    """
+    lost, n = (
+        [run.health.n_excused + run.health.n_unverified for run in (run_a, run_b)],
+        [max(run.health.n_trials, 1) for run in (run_a, run_b)],
+    )
+    shares = [of / all_ for of, all_ in zip(lost, n, strict=True)]
+    if max(shares) <= MOST_NOT_MEASURED or not losses_differ(lost[0], n[0], lost[1], n[1], 0.02):
+        return None
+    words = (
+        f"errors of the provider that only the agent reports, in {counted_noun(lost[1], 'trial')} "
+        f"of {run_b.label} and {lost[0]} of {run_a.label},"
+    )
+    return UnequalLosses(words, sum(shares))
+
+
+MOST_NOT_MEASURED = 0.1
+"""Of the trials of a run: beyond it a measurement is unhealthy."""
 
 
 def _sides(

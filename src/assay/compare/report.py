@@ -3,7 +3,7 @@
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -28,8 +28,10 @@ from assay.compare.head_to_head import (
     weights_of,
 )
 from assay.compare.pairs import (
+    MOST_NOT_MEASURED,
     Aligned,
     Pair,
+    UnequalLosses,
     align,
     compare_pairs,
     count_clusters,
@@ -38,6 +40,7 @@ from assay.compare.pairs import (
     extreme_looks_at_pair,
     extremes_of_pair,
     look_at_pair,
+    unequal_excuses,
     unlike,
 )
 from assay.compare.runs import Run, SetupProblem, cluster_copies, load_run, number_clusters
@@ -66,18 +69,6 @@ _FEWEST_RANKED = 3
 NOT_ALIKE = "a gate compares like with like, but "
 type Judge = Callable[[Aligned], CustomJudgement]
 """A user's own strategy."""
-
-
-class UnequalLosses(NamedTuple):
-    """Attempts that were lost in one arm more than in the other, and then made again.
-
-    What was lost may have been lost because of what the agent did; the attempt that replaced it
-    then says too much.
-    """
-
-    words: str
-    share: float
-    """Of the trials of both arms."""
 
 
 class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +151,8 @@ class Comparison(msgspec.Struct):
             unlike = self._unlike(pair) if kept is None else None
             if kept is not None:
                 outcome, words = kept.verdict, kept.reason
-            if refused := self._unhealthy(pair) or unlike:
+            excused = outcome == "pass" and kept is None and self._excused(pair)
+            if refused := self._unhealthy(pair) or unlike or excused:
                 outcome, words = "cannot-judge", refused
             use = describe_use(decision, n_trials)
             self.sections["gate"].append(
@@ -224,6 +216,11 @@ class Comparison(msgspec.Struct):
         unhealthy = [r for r in (pair.run_a, pair.run_b) if not health[r]["healthy"]]
         return f"the measurement of {' and '.join(unhealthy)} is unhealthy" if unhealthy else None
 
+    def _excused(self, pair: Pair) -> str:
+        """Say why a pass is not believed: the agent excuses too many of its trials itself."""
+        unequal = unequal_excuses(self._run(pair.run_a), self._run(pair.run_b))
+        return unequal.could_turn if unequal else ""
+
     def _unlike(self, pair: Pair) -> str | None:
         """Say why the runs are no measurements of the same thing; None if they are."""
         labels = self.sections["meta"]["runs"]
@@ -242,7 +239,7 @@ class Comparison(msgspec.Struct):
                 n_judged=len(judged),
                 extremes=extremes_of_pair(self.aligned, pair, "first"),
             )
-            refused = self._unhealthy(pair)
+            refused = self._unhealthy(pair) or (result.outcome == "pass" and self._excused(pair))
             if unlike := self._unlike(pair):
                 yield pair, "cannot-judge", unlike
             elif refused and result.outcome != "cannot-judge":
@@ -313,7 +310,9 @@ def compare(runs: Sequence[Run], options: CompareOptions) -> Comparison:
         **({"reused": dict(options.reused)} if options.reused else {}),
         **({"arms": msgspec.to_builtins(options.arms)} if options.arms else {}),
         **_judge_sections(aligned, judged, health),
-        "verdict": [_verdict(pair, health, options) for pair in pairs],
+        "verdict": [
+            _verdict(pair, health, options, _unequal(pair, runs, options)) for pair in pairs
+        ],
         "health": health,
         "notes": [
             *doubtful,
@@ -539,7 +538,10 @@ def _ranking(aligned: Aligned, options: CompareOptions) -> list[dict[str, Any]]:
 
 
 def _verdict(
-    pair: Pair, health: dict[str, dict[str, Any]], options: CompareOptions
+    pair: Pair,
+    health: dict[str, dict[str, Any]],
+    options: CompareOptions,
+    unequal: UnequalLosses | None,
 ) -> dict[str, Any]:
     """Return the verdict with all facts that its sentence needs: see assay.report.sentence."""
     verdict: dict[str, Any] = {"runA": pair.run_a, "runB": pair.run_b}
@@ -549,8 +551,8 @@ def _verdict(
     if decision is not None:
         verdict |= _decided(pair, decision)
         verdict |= {"margin": options.effect} if options.effect is not None else {}
-    unequal = options.unequal.get(pair.run_b)
-    if unequal is not None and _is_turned(verdict, pair, decision, unequal.share):
+    margin = options.margin if options.effect is None else options.effect
+    if unequal is not None and _is_turned(verdict, pair, decision, unequal.share, margin):
         verdict |= {"code": "not-enough-data", "turned": unequal.words, "nMorePrompts": None}
     unhealthy = {
         label: "; ".join(health[label]["problems"])
@@ -594,16 +596,28 @@ _VERDICT_FIELDS = (
 )
 
 
+def _unequal(pair: Pair, runs: Sequence[Run], options: CompareOptions) -> UnequalLosses | None:
+    if options.proof is not None:
+        return options.unequal.get(pair.run_b)
+    first, second = (next(r for r in runs if r.label == one) for one in (pair.run_a, pair.run_b))
+    return unequal_excuses(first, second)
+
+
 def _is_turned(
-    verdict: dict[str, Any], pair: Pair, decision: SequentialDecision | None, share: float
+    verdict: dict[str, Any],
+    pair: Pair,
+    decision: SequentialDecision | None,
+    share: float,
+    margin: float,
 ) -> bool:
-    """Whether attempts that were lost could have made better or worse of nothing."""
+    """Whether attempts that were lost could have made this verdict of another one."""
     known = decision.interval if decision is not None else None
     interval = known or pair.pass_rate.interval
-    if interval is None or verdict.get("code") not in ("better", "worse"):
+    if interval is None:
         return False
-    least = interval.low if verdict["code"] == "better" else -interval.high
-    return least <= share
+    far = {"better": interval.low, "worse": -interval.high}
+    far["same"] = margin - max(-interval.low, interval.high)
+    return far.get(verdict.get("code", ""), 1.0) <= share
 
 
 def _decided(pair: Pair, decision: SequentialDecision) -> dict[str, Any]:
@@ -631,6 +645,8 @@ def _kept_section(kept: KeptDecision | None) -> dict[str, Any]:
     anchor = kept.anchor
     found = {
         "setAside": kept.set_aside or None,
+        "leftOut": kept.left_out or None,
+        "graders": kept.graders or None,
         "accepted": kept.consent and kept.consent.words,
         "anchor": anchor
         and {"name": anchor.name, "outcome": anchor.outcome, "words": anchor.words},
@@ -658,7 +674,6 @@ def _absent_words(pair: Pair, n_absent: int) -> str:
     )
 
 
-_MOST_NOT_MEASURED = 0.10
 _MOST_GRADER_FAILURES = 0.05
 _FEW_IDS = 3
 _MOST_IDS = 100
@@ -708,11 +723,13 @@ def check_health(
 
 def _with_excuses(run: Run) -> dict[str, Any]:
     """Count what only the agent excuses, and the pass rate of all trials if that is failure."""
-    n_unverified = run.health.n_unverified
-    if not n_unverified:
+    health = run.health
+    if not health.n_unverified and not health.n_excused:
         return {}
-    n_passed, n = int(run.n_passed.sum()), int(run.n_measured.sum()) + n_unverified
-    return {"unverified": n_unverified, "passRateAtWorst": n_passed / n}
+    n_passed = int(run.n_passed.sum()) - health.n_excused_passed
+    n = int(run.n_measured.sum()) + health.n_unverified
+    found = {"unverified": health.n_unverified, "excused": health.n_excused}
+    return {name: n for name, n in found.items() if n} | {"passRateAtWorst": n_passed / n}
 
 
 def _problems(run: Run, planned: int, *, allow_replayed: bool) -> list[str]:
@@ -726,7 +743,7 @@ def _problems(run: Run, planned: int, *, allow_replayed: bool) -> list[str]:
     if not health.n_graded:
         return [*problems, "nothing is graded"]
     share = 1 - health.n_graded / max(planned, 1)
-    if share > _MOST_NOT_MEASURED:
+    if share > MOST_NOT_MEASURED:
         problems.append(f"{share:.0%} of the planned trials are not measured")
     if run.builds is not None and run.builds.problem:
         problems.append(run.builds.problem)

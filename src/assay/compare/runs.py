@@ -1,8 +1,10 @@
 """One run, ready to be compared: the columns of its file without rows that were replaced."""
 
+import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property, partial
+from itertools import chain
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,6 @@ from assay.compare.packed import (
     id_piece,
     pack,
     repeated,
-    return_memory,
     texts_at,
     unpack,
 )
@@ -47,6 +48,7 @@ from assay.records.setup import Problems
 from assay.records.trial.files import HINT, Kind
 from assay.records.trial.views import TrajectoryView
 from assay.stats.passk import PassK, average_pass_k
+from assay.system.calls import return_memory
 
 _BLOCK = 256 * 1024
 _MOST_TRIALS = 1e9
@@ -101,6 +103,9 @@ class Health(msgspec.Struct):
     """Those of most trials first."""
     n_unverified: int = 0
     """Trials that are not measured only because the agent says so."""
+    n_excused: int = 0
+    """Measured trials of which an earlier attempt counts for nothing because the agent says so."""
+    n_excused_passed: int = 0
     alike: str = ""
     """The cause by which every trial failed without an answer: more likely an outage than the
     agent."""
@@ -399,9 +404,10 @@ def cluster_copies(runs: Sequence[Run]) -> str:
     """Put prompts that differ in nothing but their ids into one cluster; say how many there are.
 
     Copies of a prompt are further trials of it: they say nothing about other prompts. Clusters that
-    the user names are left as they are.
+    the user names are left as they are. What stands in their metadata makes prompts others only
+    where a grader may read it.
     """
-    prints = [_fingerprints(run) for run in runs]
+    prints = [_fingerprints(run, read_metadata(run.graders)) for run in runs]
     n_copies = max(len(one) - len(np.unique(one)) for one in prints)
     n_prompts = max(len(one) for one in prints)
     few = n_copies <= (1.0 - _MOST_SINGLE) * n_prompts
@@ -422,12 +428,25 @@ def cluster_copies(runs: Sequence[Run]) -> str:
     )
 
 
-def _fingerprints(run: Run) -> Ints:
+def read_metadata(graders: Mapping[str, Set[str]]) -> bool:
+    """Whether graders may take the right answer from metadata; built-in ones do not."""
+    versions = chain.from_iterable(graders.values())
+    return not (graders and graders.keys() <= _NO_METADATA and all(map(_BUILT_IN, versions)))
+
+
+_NO_METADATA = frozenset({
+    "exact", "contains", "regex", "numeric", "json-schema", "command", "git", "file", "tools",
+    "skill", "judge",
+})  # fmt: skip
+_BUILT_IN = re.compile(r"\d+(?:-[0-9a-f]{8})?").fullmatch
+"""Of the version of a built-in grader; a user's own may have the same name."""
+
+
+def _fingerprints(run: Run, with_metadata: bool) -> Ints:
     """Return a number for all that makes each prompt what it is, but its id."""
     found = np.zeros(len(run.ids), dtype=np.int64)
-    for factor, column in zip(
-        _FACTORS, (run.inputs, run.expectations, run.tasks, run.metadata), strict=True
-    ):
+    columns = (run.inputs, run.expectations, run.tasks, *([run.metadata] if with_metadata else []))
+    for factor, column in zip(_FACTORS[: len(columns)], columns, strict=True):
         found += column.astype(np.int64) * factor
     return found
 
@@ -565,6 +584,7 @@ class _Grades:
         broken = self._trials["grader_failed"]
         not_measured = self._by_cause(kept & self._not_measured)
         not_measured.pop("", 0)  # those without a cause are counted below
+        excused = self._trials["excused"] & ~np.isnan(self.passed)
         uncaused = kept & self._not_measured & (self._trials["cause"] == 0)
         for why, trials in (("grader failed", broken), ("not graded", ~broken)):
             if n := int((uncaused & trials).sum()):
@@ -576,6 +596,8 @@ class _Grades:
             failed=self._by_cause(kept & self._by_agent),
             n_grader_failures=int((broken & kept).sum()),
             n_permission_denials=int(self._trials["denials"][kept].sum()),
+            n_excused=int((kept & excused).sum()),
+            n_excused_passed=int((kept & excused & (self.passed == 1.0)).sum()),
             alike=self._alike(kept),
         )
 

@@ -334,6 +334,7 @@ class RunHealth(_Shape, kw_only=True):
     graded: int
     not_measured: dict[str, int]
     unverified: int | UnsetType = UNSET
+    excused: int | UnsetType = UNSET
     pass_rate_at_worst: float | UnsetType | None = UNSET
     agent_failures: dict[str, int]
     grader_failures: int

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from assay import system
 from assay.errors import AssayError, InputError, Interrupted, PluginError
 from assay.graders.frozen import (
     FrozenFile,
@@ -39,8 +40,9 @@ from assay.graders.program import check_value
 from assay.graders.python_code import PythonCode, fingerprint
 from assay.plugin import Host, Trial
 from assay.records.capture import Grade
-from assay.records.files import is_of_system, temporary_file
+from assay.records.files import named_temporary_file
 from assay.records.spec import PluginRef
+from assay.system import is_of_system
 
 ARGUMENTS = ("input", "output", "hint", "trajectory", "metadata", "cwd", "reference", "trial")
 
@@ -66,6 +68,8 @@ class FrozenCode(msgspec.Struct, kw_only=True):
     """When this was noted; 0 if no agent can have changed anything."""
     written: str = ""
     """A file in which the grader's processes note what they write themselves."""
+    sealed: bool = False
+    """It is somebody else's: an attempt to write, to connect or to start a program ends it."""
 
 
 @dataclass(kw_only=True)
@@ -116,8 +120,10 @@ class PythonFile(PythonCode):
         sources = [Path(m.path) for m in used.modules.values() if m.source is not None]
         self._files[0].watch_beside(besides=sources)
         self._files += map(FrozenFile, sources)
-        self._written = temporary_file()  # without a name; open as long as the run
-        self._code.written = f"/proc/{os.getpid()}/fd/{self._written.fileno()}"
+        self._written = written = named_temporary_file()  # open as long as the run
+        self._code.written = system.path_to(written.fileno()) or written.name
+        if self._code.written != written.name:
+            Path(written.name).unlink()  # nobody finds it by a name
         self._code.modules = used.modules
         stamps = {path: stamp(path) for path in used.files}
         self._code.files = {path: (s, digest(path)) for path, s in stamps.items() if s}
@@ -126,6 +132,8 @@ class PythonFile(PythonCode):
     @property
     def files(self) -> list[Path]:
         """The file, what it names in its folder and, once frozen, what it used when loaded."""
+        if not self._files:  # of a process of ours
+            return [Path(self._code.path)]
         found = {*self._files[0].used(), *(file.path for file in self._files)}
         return sorted({*found, *map(Path, self._code.files)})
 
@@ -140,6 +148,8 @@ class PythonFile(PythonCode):
 
     def judge(self, trial: Trial) -> Grade:
         watch, call = self._watch, self._call
+        if self._code.sealed:
+            return _judge_sealed(call, trial)
         if watch is None:
             return check_value(call(trial))
         watch.begin()
@@ -172,6 +182,8 @@ class PythonFile(PythonCode):
 
     @cached_property
     def _call(self) -> Callable[[Trial], Any]:
+        if self._code.sealed:
+            _refuse_acts()
         watch = self._watch  # begins before the file is loaded
         try:
             module = load(self._code)
@@ -197,6 +209,43 @@ class PythonFile(PythonCode):
             return self._runner.run(value) if isinstance(value, CoroutineType) else value
 
         return call
+
+
+def _judge_sealed(call: Callable[[Trial], Any], trial: Trial) -> Grade:
+    try:
+        return check_value(call(trial))
+    finally:
+        if _acts:  # also where its code has caught the exception
+            msg = f"it tried {_acts[0]}, and a grader of a bundle may do nothing but judge"
+            raise PluginError(msg)
+
+
+_acts: list[str] = []
+"""What a sealed grader tried in this process, which is a fork that judges and does nothing else."""
+_ACTS = {
+    **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto"), "to connect"),
+    **dict.fromkeys(("socket.getaddrinfo", "socket.gethostbyname"), "to connect"),
+    **dict.fromkeys(("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link"), "to write"),
+    **dict.fromkeys(("os.symlink", "os.truncate", "os.chmod", "os.chown"), "to write"),
+    **dict.fromkeys(("subprocess.Popen", "os.posix_spawn", "os.system"), "to start a program"),
+    **dict.fromkeys(("os.exec", "os.fork", "os.forkpty", "ctypes.dlopen"), "to start a program"),
+}
+
+
+def _refuse_acts() -> None:
+    """Let nothing in this process write, connect or start a program from now on."""
+
+    def refuse_act(event: str, args: tuple[Any, ...]) -> None:
+        act = _ACTS.get(event, "")
+        if event == "open" and isinstance(args[2], int) and args[2] & (_WRITES | os.O_CREAT):
+            act = "to write"
+        if act:
+            about = next((str(one) for one in args if isinstance(one, str | bytes | tuple)), "")
+            _acts.append(f"{act} ({event} {about[:100]})".replace(" )", ")"))
+            msg = f"a grader of a bundle may not do this: {event}"
+            raise PermissionError(msg)
+
+    sys.addaudithook(refuse_act)
 
 
 _OF_PROMPTFOO = "get_assert"

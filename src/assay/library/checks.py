@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import UsageError
+from assay.plugin import Grader
 from assay.records.text import closest
 
 type _Check = tuple[Callable[[Any], bool], str]
@@ -137,5 +138,8 @@ def checked_graders(graders: Any) -> list[Any]:
     for number, grader in enumerate(found):
         if not is_path(grader) and not callable(grader):
             msg = f"graders[{number}] is {grader!r}; a grader is a name, a file or a function"
-            raise UsageError(msg, hint='such as graders=["contains", "./grader.py", my_function]')
+            hint = 'such as graders=["contains", "./grader.py", my_function]'
+            if isinstance(grader, Grader):
+                hint = f'give a plugin by its name and options, as in "{grader.name}:KEY=VALUE"'
+            raise UsageError(msg, hint=hint)
     return found

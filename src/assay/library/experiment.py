@@ -21,6 +21,7 @@ from assay.compare.ledger import (
 from assay.compare.names import Named
 from assay.compare.report import CompareOptions
 from assay.errors import InputError, OutputError
+from assay.library.registration import Held, held_against, new_registration, plan_of
 from assay.library.several_arms import (
     SkillEffect,
     pass_rates,
@@ -41,7 +42,7 @@ from assay.pipeline.imports import prompt_notes
 from assay.pipeline.made_of import DEFAULT_K
 from assay.pipeline.reuse import ReuseReport
 from assay.pipeline.until import UntilAllDecided
-from assay.records.experiment import RESOLVED, VERDICT, Experiment, Standing
+from assay.records.experiment import REGISTERED, RESOLVED, VERDICT, Experiment, Standing
 from assay.records.files import replaced_file
 from assay.records.setup import ArmsProof
 from assay.records.signatures import Signatures
@@ -145,6 +146,8 @@ class Conductor:
         """What was written as the verdict."""
         self.doubts: list[str] = []
         """What puts passes of the arms in doubt."""
+        self._held: Held | None = None
+        """What was registered, and whether the run is as it was."""
 
     @property
     def warnings(self) -> list[str]:
@@ -179,6 +182,7 @@ class Conductor:
     def execute(self) -> Findings | None:
         """Check, run, judge and write; return what was found, None after smoke trials alone."""
         self._write_resolved()
+        self._register()
         self._say_plan()
         if known := self._run.decided_earlier():
             return self._conclude(self._run.proof(), known)
@@ -372,6 +376,10 @@ class Conductor:
         """Compare the arms, write verdict and report."""
         spent = self._run.effort(self._options.how.jobs)
         proof = _with_reuse(proof, self._run.guard.report())
+        self._held = held_against(self.folder, self._plan())
+        if self._held is not None:
+            words = [*proof.words, self._held.words]
+            proof = msgspec.structs.replace(proof, words=words)
         named, standings = [(arm.name, arm.output) for arm in self._run.arms], self._standings()
         chosen = self._compare_options(named, proof, decisions, standings)
         sections = self._report_on(named, chosen)
@@ -515,6 +523,23 @@ class Conductor:
         self._run.begin_signing()
         self._write(RESOLVED, resolved)
 
+    def _register(self) -> None:
+        """Sign and write down the plan before the first trial."""
+        if not self._experiment.register or (self.folder / REGISTERED).is_file():
+            return
+        if any(arm.entries for arm in self._run.arms):
+            msg = f"{self.folder}: trials of this run are there already"
+            raise InputError(msg, hint="register a plan before its first trial: add --fresh")
+        now = datetime.datetime.now(tz=datetime.UTC)
+        made = new_registration(self._plan(), now.isoformat(timespec="seconds"))
+        self._write(REGISTERED, made)
+        by = f", signed by key {made.key}" if made.key else ""
+        self.say(f"Registered before the first trial: plan sha256:{made.digest}{by}.")
+
+    def _plan(self) -> dict[str, Any]:
+        confirm = self._options.how.confirm
+        return plan_of(self._experiment, self._run.made_of, confirm=confirm)
+
     def _write_verdict(self, result: Findings) -> None:
         proof, now = result.proof, datetime.datetime.now(tz=datetime.UTC)
         verdict = {
@@ -529,6 +554,7 @@ class Conductor:
             "effort": result.spent,
             "reused": self._run.n_reused,
             "reuse": self._run.guard.report(),
+            **({"registration": self._held} if self._held else {}),
             "edits": result.standings,
             "confirm": self._options.how.confirm,
             "notCovered": self._run.not_covered,

@@ -7,13 +7,15 @@ reading.pyi say what a program meets; a test compares the two.
 
 from collections.abc import Iterator
 
-from assay.records.rows import Place
-from assay.records.trial import Trial, for_reading
-from assay.records.trial.files import trials_in
+from assay.records.rows import Place, extra_fields
+from assay.records.trial import Trial, TrialResult, for_reading
+from assay.records.trial.files import is_trials_row, trials_in
 
 __all__ = ["Trial", "trials_to_read"]
 
 
 def trials_to_read(line: bytes, place: Place) -> Iterator[Trial]:
     """Yield the trials of a row."""
-    return map(for_reading, trials_in(line, place))
+    extra = extra_fields(line, TrialResult if is_trials_row(line) else Trial)
+    for trial in trials_in(line, place):
+        yield for_reading(trial, extra)

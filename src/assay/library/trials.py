@@ -114,7 +114,7 @@ def rows_of(trials: Iterable[Trial]) -> list[bytes]:
 
 def _row_of(trial: records.Trial) -> bytes:
     if trial.entry_number is UNSET:
-        return msgspec.json.encode(trial.to_row())
+        return msgspec.json.encode(trial.to_row())  # with its unknown fields
     row = TrialResult(
         id=trial.id,
         input=trial.input,
@@ -125,7 +125,7 @@ def _row_of(trial: records.Trial) -> bytes:
         spec_hash=trial.spec_hash,
         identity=trial.identity,
     )
-    return msgspec.json.encode(row)
+    return encode_row(row, trial.extra)
 
 
 def _joined(lines: Lines) -> Iterator[bytes]:

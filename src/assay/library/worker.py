@@ -18,6 +18,7 @@ from assay.library.reading import Trial, trials_to_read
 from assay.library.wording import in_python
 from assay.pipeline.doubts import first_failure
 from assay.pipeline.run import BatchProgress, RunRequest, execute, plan
+from assay.pipeline.stages import masked_extra
 from assay.pipeline.steps import Budget
 from assay.records import trial as records
 from assay.records.rows import decode_row, encode_row, read_lines
@@ -255,8 +256,9 @@ class _SendingProgress(BatchProgress):
         limit, cost_usd = self._request.max_cost, self._known_usd
         if self._budget is not None and limit is not None:
             cost_usd = limit - self._budget.left
-        row = encode_row(result, {})
-        if self._request.k is not None:
+        if self._request.k is None:
+            row = encode_row(result, masked_extra(spec))
+        else:
             row = _single(spec, to_entry(result, spec.number))
         self._send(_encode(_FinishedTrial(row, cost_usd)))
 
@@ -272,10 +274,10 @@ class _SendingProgress(BatchProgress):
             if self._request.k is None:
                 yield (decode_row(place, line, _Id)[0].id, 1), line
                 continue
-            row, _ = decode_row(place, line, TrialResult)
+            row, extra = decode_row(place, line, TrialResult)
             for entry in row.trials:
                 one = msgspec.structs.replace(row, trials=[entry], k=1)
-                yield (row.id, entry.number), encode_row(one, {})
+                yield (row.id, entry.number), encode_row(one, extra)
         partial = output.with_name(f"{output.name}.partial")
         for place, line in read_lines(partial) if partial.is_file() else ():
             done, _ = decode_row(place, line, FinishedTrial)
@@ -318,4 +320,4 @@ def _single(spec: TrialSpec, entry: TrialEntry) -> bytes:
         spec_hash=spec.hash,
         identity=spec.identity or msgspec.UNSET,
     )
-    return encode_row(row, spec.extra)
+    return encode_row(row, masked_extra(spec))

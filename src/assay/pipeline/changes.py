@@ -11,8 +11,8 @@ import msgspec
 
 from assay import plugins
 from assay.compare.columns import Ints, expectation_of, metadata_of, task_of
-from assay.compare.pairs import read_metadata, unlike_graders
-from assay.compare.runs import Run
+from assay.compare.pairs import unlike_graders
+from assay.compare.runs import Run, read_metadata
 from assay.errors import AssayError
 from assay.pipeline.grade import grade_all
 from assay.pipeline.grading import GradedRow
@@ -90,9 +90,11 @@ def copies_in(specs: Sequence[TrialSpec]) -> dict[str, str]:
     """Name for each prompt that is a copy of an earlier one, under another id, that earlier one."""
     first: dict[tuple[int, ...], str] = {}
     found: dict[str, str] = {}
+    with_metadata = read_metadata(_planned_graders(specs))
     for spec in {spec.prompt.id: spec for spec in specs}.values():
         id_ = spec.prompt.id
-        parts = (fingerprint(spec.prompt), _expectation(spec), _task(spec), _metadata(spec))
+        metadata = _metadata(spec) if with_metadata else 0
+        parts = (fingerprint(spec.prompt), _expectation(spec), _task(spec), metadata)
         if (known := first.setdefault(parts, id_)) != id_:
             found[id_] = known
     inputs = {asked for asked, *_ in first}
@@ -181,19 +183,23 @@ def _compare_graders(
     asks = [ref.name for ref in graders if plugins.grader(ref).asks is not None]
     if asks or not graders:
         return msgspec.structs.replace(found, graders=unlike)
-    n_asked, otherwise = 0, list[str]()
+    n_asked, n_failed, otherwise = 0, 0, list[str]()
     try:
         for before, graded in _asked_again(run, graders):
             after = [verdict.score.pass_ if verdict.score else None for verdict in graded.verdicts]
             if None in after:  # a folder, say, that was not kept: nothing is known of it
                 return msgspec.structs.replace(found, graders=unlike)
             n_asked += len(after)
+            n_failed += before.count(False)
             if after != before:
                 otherwise.append(str(graded.id))
     except AssayError as error:
         return msgspec.structs.replace(found, graders=[*unlike, str(error)])
     otherwise.sort()  # the rows of a run are in the order in which they finished
-    words = f"{'; '.join(unlike)}; asked again about {counted_noun(n_asked, 'kept answer')}, "
+    had = f"{n_failed or 'none'} of which had failed"
+    words = (
+        f"{'; '.join(unlike)}; asked again about {counted_noun(n_asked, 'kept answer')}, {had}, "
+    )
     words += f"it judges those of {named(otherwise)} otherwise" if otherwise else "it says the same"
     return msgspec.structs.replace(found, regraded=otherwise, same_graders=words)
 

@@ -4,7 +4,7 @@ import contextlib
 import datetime
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from assay import plugins
 from assay.compare.calibration import find_calibration
-from assay.compare.report import UnequalLosses
+from assay.compare.pairs import UnequalLosses
 from assay.errors import InputError
 from assay.pipeline.arms import (
     EarlierTrials,
@@ -195,7 +195,7 @@ class ExperimentRun:
         self._batch = msgspec.structs.replace(batch, settles=True)
         self.pieces = {path: piece for arm in self.arms for path, piece in arm.pieces.items()}
         # One that was interrupted goes on without earlier trials, if it began so.
-        no_reuse = self.begin.fresh or how.confirm or how.reuse == "none"
+        no_reuse = self.begin.fresh or how.confirm or how.reuse == "none" or experiment.register
         self.earlier = None if no_reuse else EarlierTrials(how.root, self.folder)
         self.guard = ReuseGuard(self.by_key, self.earlier, experiment.seed, how.reuse)
         self.not_covered: list[str] = []
@@ -400,17 +400,7 @@ class ExperimentRun:
 
     def unequal_losses(self) -> dict[str, UnequalLosses]:
         """Say of which arms other shares of attempts were lost than of the control."""
-        counts = {arm.name: _count_losses(arm.entries) for arm in self.arms}
-        (control, (lost_a, n_a)), *others = counts.items()
-        found = {}
-        for name, (lost_b, n_b) in others:
-            if losses_differ(lost_a, n_a, lost_b, n_b, alpha=_UNEQUAL):
-                words = (
-                    f"attempts that were lost, in {counted_noun(lost_b, 'trial')} of {name} and "
-                    f"{lost_a} of {control},"
-                )
-                found[name] = UnequalLosses(words, lost_a / n_a + lost_b / n_b)
-        return found
+        return unequal_losses({arm.name: arm.entries for arm in self.arms})
 
     def failures(self) -> Iterator[str]:
         """Say of each arm if half of its trials or more failed, or could not be graded."""
@@ -448,6 +438,22 @@ def all_ungraded(entries: Sequence[Trial]) -> tuple[str, str] | None:
     errors = [e.grader_failures or {} for e in entries if not e.failure and e.verdict is None]
     named = [next(iter(each.items())) for each in errors if each]
     return named[0] if named and len(named) == len(entries) else None
+
+
+def unequal_losses(entries: Mapping[str, Sequence[Trial]]) -> dict[str, UnequalLosses]:
+    """Say of which arms other shares of attempts were lost than of the first, the control."""
+    (control, (lost_a, n_a)), *others = [
+        (name, _count_losses(own)) for name, own in entries.items()
+    ]
+    found = {}
+    for name, (lost_b, n_b) in others:
+        if losses_differ(lost_a, n_a, lost_b, n_b, alpha=_UNEQUAL):
+            words = (
+                f"attempts that were lost, in {counted_noun(lost_b, 'trial')} of {name} and "
+                f"{lost_a} of {control},"
+            )
+            found[name] = UnequalLosses(words, lost_a / n_a + lost_b / n_b)
+    return found
 
 
 def _count_losses(entries: Sequence[Trial]) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from assay.compare.anchors import find_anchor
 from assay.compare.builds import Builds, read_builds
 from assay.compare.calibration import calibration_for
 from assay.compare.decided import AnchorDecision, Consent, KeptDecision, Worse, keep_decision
-from assay.compare.pairs import align, differences, unlike
+from assay.compare.pairs import align, differences, unequal_excuses, unlike
 from assay.compare.report import NOT_ALIKE, problems_of
 from assay.compare.runs import Run, load_run
 from assay.errors import InputError, NotJudged
@@ -42,6 +42,10 @@ _LEAST_SHARE = 0.5
 """Of the margin: a larger loss on all prompts takes back a pass that the first of them showed, and
 one since the anchor stops a branch."""
 _BY_CHANCE = 0.05
+_HIDDEN = (
+    "with the prompts that were set aside, {:+.1f} points, which is more than half of the margin; "
+    "if that is wanted, give --accept-changes"
+)
 
 
 class GateRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,6 +208,13 @@ class TrialsGate:
         known = first.changes.words or first.changes.same_graders
         if fresh is not None and not known and (found := unlike(align([first.run, fresh]), 0, 1)):
             return "undecided", NOT_ALIKE + "; ".join(found)
+        excused = fresh and outcome == "pass" and unequal_excuses(first.run, fresh)
+        if excused:
+            return "undecided", excused.could_turn
+        if fresh and outcome == "pass" and self._consent is None:
+            seen = first.with_changed(fresh)
+            if seen is not None and seen <= -_LEAST_SHARE * self._request.margin:
+                return "undecided", f"{words}; {_HIDDEN.format(100 * seen)}"
         if self._anchor is None:
             return outcome, words
         second = settled_anchor(self._anchor.stopper.decision, self._request.margin)
@@ -232,6 +243,8 @@ class TrialsGate:
             words=words,
             against=first.run.label,
             set_aside=first.changes.aside,
+            left_out=first.left_out,
+            graders=first.changes.same_graders,
             consent=self._consent,
             anchor=anchor,
             worse=first.worse(fresh),
@@ -332,6 +345,7 @@ class _Side:
         self._copies = copies_in(request.specs)
         self._judged = planned.intersection(ids) - set(self.changes.aside)
         self._n_planned = len(planned)
+        self.left_out = sorted(set(ids) - planned)
 
     @property
     def n_judged(self) -> int:
@@ -356,16 +370,19 @@ class _Side:
 
     @property
     def judged_words(self) -> str:
-        """Say how many prompts were judged, where some were set aside."""
-        aside = self.changes.aside
-        return f"; {self.n_judged} prompts judged, {named(aside)} set aside" if aside else ""
+        """Say how many prompts were judged, where some were set aside or are not in this run."""
+        aside = f", {named(self.changes.aside)} set aside" if self.changes.aside else ""
+        if self.left_out:
+            aside += f"; {named(self.left_out)} of {self.run.label} not in this run"
+        return f"; {self.n_judged} prompts judged{aside}" if aside else ""
 
     def order(self, seed: int | None) -> Order:
         """Return the order of the prompts, and what it asks of a pass."""
         run = self.run
         return Order(
             seed=seed,
-            first=_failed_last(run),
+            # Those that changed are not judged, but whether they pass has to be known.
+            first=_failed_last(run) | set(self.changes.aside),
             least=-_LEAST_SHARE * self._margin,
             lost_before=(int(run.n_lost.sum()), run.health.n_trials),
         )
@@ -400,6 +417,28 @@ class _Side:
         )
         self.begun = True
         return self.stopper.begin(missing)
+
+    def with_changed(self, fresh: Run) -> float | None:
+        """Return the difference over all prompts, those that changed among them; None without any.
+
+        Whoever breaks prompts could reword just these. Where graders judge otherwise, verdicts of
+        both runs cannot be compared.
+        """
+        changes = self.changes
+        changed = {*changes.inputs, *changes.expected, *changes.tasks} - {*changes.regraded}
+        before = {
+            id_: passed / n
+            for id_, passed, n in zip(
+                self.run.ids, self.run.n_passed, self.run.n_measured, strict=True
+            )
+            if n and id_ in self._judged | changed
+        }
+        found = [
+            passed / n - before[id_]
+            for id_, passed, n in zip(fresh.ids, fresh.n_passed, fresh.n_measured, strict=True)
+            if n and id_ in before
+        ]
+        return float(np.mean(found)) if changed & before.keys() and found else None
 
     def worse(self, fresh: Run) -> list[Worse]:
         """Name the prompts that pass less often than before, by more than chance explains."""

@@ -33,7 +33,7 @@ class SetupDescription(msgspec.Struct, frozen=True, kw_only=True):
 def describe(path: Path) -> SetupDescription:
     """Read the identities of a result file, of an experiment's last run, or of its file now."""
     if path.is_dir():
-        return _described_run(_last_run(path))
+        return _described_run(last_run(path))
     if path.suffix == ".toml":
         return SetupDescription(path=path, made_of=made_of_now(read_experiment(path)))
     run = load_run(path.stem, path, detect_kind(path), "category")
@@ -44,7 +44,7 @@ def describe(path: Path) -> SetupDescription:
     return SetupDescription(path=path, made_of=MadeOf({path.stem: identity}), run=run)
 
 
-def _last_run(folder: Path) -> Path:
+def last_run(folder: Path) -> Path:
     """Return the folder of a run, or the newest one of an experiment."""
     if (folder / RESOLVED).is_file():
         return folder

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,8 @@ def _offered(agent: PluginRef, around: Surroundings, template: Path | None) -> d
         name: hash_folder(file.parent) if file.name == _SKILL else hash_file(file)
         for name, file in _offered_files(agent, around, template).items()
     }
+    for name, parts in _parts_in_home(agent, around).items():
+        offered[f"~/{name}"] = short_hash(msgspec.json.encode(parts, order="deterministic"))
     if around.has_own_home and (settings := plugins.adapter(agent).provider_settings()):
         encoded = msgspec.json.encode(settings, order="deterministic", enc_hook=str)
         offered["~/ (provider settings)"] = short_hash(encoded)
@@ -178,6 +181,22 @@ def _offered_files(
         _add(found, folder, in_folder, "../" * number)
     if adapter.reads_in_home and not around.has_own_home:
         _add(found, Path.home(), adapter.reads_in_home, "~/")
+    return found
+
+
+def _parts_in_home(agent: PluginRef, around: Surroundings) -> dict[str, list[dict[str, Any]]]:
+    """Return the parts that count of files in HOME which the agent also writes; see plugin.py."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    names = () if around.has_own_home else plugins.adapter(agent).reads_in_home or ()
+    for name, _, key in (each.partition("#") for each in names if "#" in each):
+        content = read_settings(Path.home() / name)
+        projects = content.get("projects")
+        own = projects.get(around.cwd) if isinstance(projects, dict) else None
+        parts = [
+            {key: one[key]} for one in (content, own) if isinstance(one, dict) and one.get(key)
+        ]
+        if parts:
+            found[f"{name} ({key})"] = parts
     return found
 
 
@@ -293,6 +312,8 @@ def _servers(
         if file.name in SERVER_FILES and (content := read_settings(file)):
             below = [each for each in file.parents if each in (template, folder)]
             unknown += add_servers(loader, content, below[0] if below else file.parent)
+    for part in chain.from_iterable(_parts_in_home(agent, around).values()):
+        unknown += add_servers(loader, part, folder)
     found = loader.found()
     return msgspec.structs.replace(found, unknown=(*unknown, *found.unknown))
 

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from assay.records.capture import Identity
 from assay.records.recording import FORGETS
-from assay.records.spec import Surroundings, TrialSpec
+from assay.records.setup import REPLAYED_WORDS
+from assay.records.spec import PluginRef, Surroundings, TrialSpec
+from assay.records.tape import TapeUse
 from assay.records.text import counted_noun
 from assay.records.trial import Allocation
 from assay.run.sandbox import LANDLOCK
@@ -33,6 +35,7 @@ ONE_AFTER_ANOTHER = Note(
     "same time, and so does --isolate or --workspace-dir, with a folder for each."
 )
 _MOST_NAMED = 8
+_SHOWN = 5
 
 
 def allocation_notes(given: Mapping[str, Allocation], path: Path) -> Iterator[Note]:
@@ -99,3 +102,34 @@ def key_notes(specs: Sequence[TrialSpec]) -> Iterator[Note]:
             f"{name} is the key of a judge or a simulated user: the agent gets it only if its "
             f"adapter names it, or --env {name}."
         )
+
+
+def own_folder_notes(benchmark: PluginRef) -> Iterator[Note]:
+    """Say that the agents do not work in the user's folder, if only the benchmark asks for it."""
+    yield Note(
+        f"Each trial of the benchmark {benchmark.name} works in a folder of its own below "
+        f"{private_root()}."
+    )
+
+
+def tape_notes(tape: TapeUse | None) -> Iterator[Note]:
+    """Say that no model is asked, where that is so."""
+    if tape is not None and tape.replay:
+        what = REPLAYED_WORDS.removeprefix("replayed: ").rstrip(",")
+        yield Note(f"The models' answers come from {tape.replay}: {what}.")
+
+
+def skipped_notes(skipped: Mapping[str, str], n_asked: int) -> Iterator[Note]:
+    """Say which tasks are left out because they cannot be run here: each reason with its tasks."""
+    if not skipped:
+        return
+    tasks: dict[str, list[str]] = {}
+    for id_, why in skipped.items():
+        tasks.setdefault(why, []).append(id_)
+    yield Note(
+        f"Skipped {len(skipped)} of {counted_noun(n_asked, 'task')}, which cannot be run here:",
+        True,
+    )
+    for why, ids in sorted(tasks.items(), key=lambda item: -len(item[1])):
+        shown = ", ".join(ids[:_SHOWN]) + (f" and {len(ids) - _SHOWN} more" * (len(ids) > _SHOWN))
+        yield Note(f"  {len(ids)}: {why} ({shown})", True)

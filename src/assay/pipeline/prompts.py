@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 
 from assay import plugins
-from assay.errors import AssayError, InputError, PluginError
+from assay.errors import AssayError, CannotRunError, InputError, PluginError, RequestError
 from assay.plugin import PromptRow
 from assay.records.capture import Identity
 from assay.records.rows import Place, decode_line
 from assay.records.spec import (
+    OWN_IMAGE,
     Limits,
     PluginRef,
     Prompt,
@@ -181,10 +182,12 @@ def make_specs(
     k: int | None = None,
     setting_of: Callable[[Prompt], Setting] | None = None,
     allocation: Mapping[str, Allocation] | None = None,
+    skipped: dict[str, str] | None = None,
 ) -> list[TrialSpec]:
     """Return the trials in order; with k, that many of each prompt, or what is allocated to it.
 
-    setting_of gives the setting of a prompt whose row asks for more (see RowSettings).
+    setting_of gives the setting of a prompt whose row asks for more (see RowSettings). What cannot
+    be run is left out if there is a place to say so, skipped: why, by the prompt's id.
     """
     allotted = {id_: given.trials for id_, given in (allocation or {}).items()}
     specs = [
@@ -198,12 +201,22 @@ def make_specs(
             allotted.get(prompt.id, k),
         )
     ]
-    return _fitted(specs, setting)
+    return _fitted(specs, setting, skipped)
 
 
-def _fitted(specs: list[TrialSpec], setting: Setting) -> list[TrialSpec]:
+def _fitted(
+    specs: list[TrialSpec], setting: Setting, skipped: dict[str, str] | None
+) -> list[TrialSpec]:
     """Let the benchmark set the limits of its trials; refuse those that cannot be run here."""
-    specs = list(plugins.benchmark(setting.benchmark).fit_trials(specs))
+    benchmark = plugins.benchmark(setting.benchmark)
+    try:
+        specs = list(benchmark.fit_trials(specs))
+    except CannotRunError as error:
+        left = [spec for spec in specs if spec.prompt.id not in error.why]
+        if skipped is None or not left:
+            raise
+        skipped.update(error.why)
+        specs = list(benchmark.fit_trials(left))
     checked = {(setting.limits.memory_bytes, setting.limits.cpus)}
     for spec in specs:
         limits = spec.limits
@@ -211,6 +224,16 @@ def _fitted(specs: list[TrialSpec], setting: Setting) -> list[TrialSpec]:
             check_confinement(spec.surroundings, limits)
             checked.add((limits.memory_bytes, limits.cpus))
     return specs
+
+
+def image_of_tasks(benchmark: PluginRef, image: str, *, is_open: bool) -> str:
+    """Return the image for agents: of each task its own, where tasks have them and nobody says
+    otherwise."""
+    has_images = plugins.benchmark(benchmark).has_images
+    if image == OWN_IMAGE and not has_images:
+        msg = f"--container {OWN_IMAGE} is for benchmarks whose tasks have images."
+        raise RequestError(msg, hint="Name an image, or use --benchmark harbor:PATH.")
+    return OWN_IMAGE if has_images and is_open and not image else image
 
 
 def check_confinement(surroundings: Surroundings, limits: Limits) -> None:

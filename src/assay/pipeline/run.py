@@ -32,10 +32,20 @@ from assay.pipeline.notes import (
     Note,
     allocation_notes,
     key_notes,
+    own_folder_notes,
     place_notes,
+    skipped_notes,
+    tape_notes,
     unknown_notes,
 )
-from assay.pipeline.prompts import Setting, check_confinement, choose, make_specs, read_prompts
+from assay.pipeline.prompts import (
+    Setting,
+    check_confinement,
+    choose,
+    image_of_tasks,
+    make_specs,
+    read_prompts,
+)
 from assay.pipeline.resume import Resume, refuse_unknown
 from assay.pipeline.row_settings import RowSettings, fitted_to, prompt_folder, split_judge
 from assay.pipeline.sink import Sink, Write, answering_models, kept_raw, open_sink
@@ -46,10 +56,12 @@ from assay.pipeline.stages import (
     capture_outcome,
     freeze,
     local_machine,
+    tapes_in_use,
 )
 from assay.pipeline.steps import (
     Budget,
     BudgetGuard,
+    EditCheck,
     ErrorGuard,
     FinishedTrials,
     FirstTrialGate,
@@ -66,14 +78,12 @@ from assay.pipeline.steps import (
     with_steps,
 )
 from assay.pipeline.trials import TrialRows
-from assay.pipeline.unchanged import EditCheck
 from assay.plugin import PromptRow
 from assay.records.capture import AnyStep
 from assay.records.experiment import Arm
 from assay.records.files import remove_abandoned_folders
 from assay.records.journal import RESUMABLE, Kind, Mode
 from assay.records.raw_streams import folder_names
-from assay.records.setup import REPLAYED_WORDS
 from assay.records.spec import (
     HINT,
     KEEP_ALL,
@@ -90,7 +100,7 @@ from assay.run.family import end_leftovers, no_orphans_left
 from assay.run.notes import remove_passed
 from assay.run.raw import remove_kept
 from assay.run.resources import allow_open_files
-from assay.run.tapes import check_tape, open_tapes
+from assay.run.tapes import check_tape
 from assay.run.treatment import AddedFiles, files_below
 from assay.run.trial import check_program
 from assay.run.turn import Trace, Until
@@ -133,6 +143,8 @@ class RunRequest(ExecutionOptions, frozen=True, kw_only=True):
     """Run only matching prompts: an id pattern, or metadata or tags as key=pattern."""
     limit: int | None = None
     """Run at most this many prompts."""
+    skip_unsupported: bool = False
+    """Leave out tasks of a benchmark that cannot be run here, instead of refusing them all."""
 
     agent: PluginRef
     material: Material | None = None
@@ -325,6 +337,9 @@ def plan(request: RunRequest) -> Batch:
 def prepare(request: RunRequest) -> PreparedRun:
     """Read what a request names: prompts, graders, templates, and the identity of its trials."""
     benchmark = request.benchmark
+    is_open = not (request.sandbox or request.isolate or request.cwd)
+    image = image_of_tasks(benchmark, request.container, is_open=is_open)
+    request = msgspec.structs.replace(request, container=image)
     graders = [] if request.raw_rows else [*plugins.benchmark(benchmark).graders()]
     for ref in graders:
         plugins.grader(ref)  # one that cannot be built is refused before anything runs
@@ -381,8 +396,7 @@ def place(
     prepared: PreparedRun, output: Path | None = None, folder: Path | None = None
 ) -> PlannedArm:
     """Plan the trials of a request, which may get its output, and the folder of it, only now."""
-    request = prepared.request
-    row_settings = prepared.row_settings
+    request, row_settings = prepared.request, prepared.row_settings
     if output is not None:
         request = msgspec.structs.replace(request, output=output, output_folder=folder)
         token = _run_token(output)
@@ -404,6 +418,7 @@ def place(
         raise RequestError(msg)
     refuse_unknown(request.rerun, [prompt.id for prompt, _ in prepared.rows])
     allocation: Mapping[str, Allocation] = {}
+    skipped: dict[str, str] | None = {} if request.skip_unsupported else None
     notes = [*prepared.notes]
     if request.allocate is not None and request.k is not None:
         from assay.compare.baseline import allocate  # late: numpy
@@ -413,16 +428,19 @@ def place(
         notes += allocation_notes(allocation, request.allocate)
     shared = row_settings.shared
     specs = make_specs(
-        prepared.rows, prepared.names, shared, request.k, row_settings.of, allocation
+        prepared.rows, prepared.names, shared, request.k, row_settings.of, allocation, skipped
     )
-    notes += _benchmark_notes(request, prepared.template)
+    is_told = request.surroundings or request.workspace_dir or prepared.template
+    if not is_told and not _is_isolated(request) and _needs_workspace(request):
+        notes += own_folder_notes(request.benchmark)
     if request.executor.name == "local" and uses_landlock(shared.surroundings):
         notes.append(LANDLOCK_USED)
-    notes += place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows))
-    notes += key_notes(specs)
-    if request.tape is not None and request.tape.replay:
-        what = REPLAYED_WORDS.removeprefix("replayed: ").rstrip(",")
-        notes.append(Note(f"The models' answers come from {request.tape.replay}: {what}."))
+    notes += [
+        *skipped_notes(skipped or {}, len(prepared.rows)),
+        *place_notes(shared.surroundings, row_settings.n_private, len(prepared.rows)),
+        *key_notes(specs),
+        *tape_notes(request.tape),
+    ]
     if request.jobs > 1 and not request.overlap and FolderQueue.is_needed(specs):
         notes.append(ONE_AFTER_ANOTHER)
     if prepared.forgets:
@@ -513,9 +531,6 @@ def _setting(request: RunRequest, graders: Sequence[PluginRef], template: Path |
     if request.executor.name == "local":
         check_confinement(surroundings, limits)
     if request.tape is not None:
-        if request.executor.name != "local":
-            msg = "--record, --replay and --fault need trials that run on this machine"
-            raise RequestError(msg)
         check_tape(request.tape)
     return Setting(
         agent=with_absolute_paths(agent, surroundings),
@@ -593,17 +608,6 @@ def _run_token(output: Path | None) -> str:
     # The same for the same output: --resume finds the agents that a killed run left behind.
     name = str(output.resolve()) if output else f"{os.getpid()}"
     return hashlib.sha256(name.encode()).hexdigest()[:16]
-
-
-def _benchmark_notes(request: RunRequest, template: Path | None) -> Iterator[Note]:
-    """Say that the agents do not work in the user's folder, if only the benchmark asks for it."""
-    if request.surroundings or request.workspace_dir or template or _is_isolated(request):
-        return
-    if _needs_workspace(request):
-        yield Note(
-            f"Each trial of the benchmark {request.benchmark.name} works in a folder of its own "
-            f"below {private_root()}."
-        )
 
 
 def check_startable(specs: Sequence[TrialSpec], workers: int, *, here: bool = True) -> None:
@@ -712,7 +716,7 @@ def execute(
     """
     progress = progress or BatchProgress()
     work = batch.work(trace)
-    tapes = open_tapes(spec.surroundings.tape for spec in _by_agent(batch.specs))
+    tapes = tapes_in_use(spec.surroundings.tape for spec in _by_agent(batch.specs))
     with tapes, rows or open_rows(batch, progress, write) as kept:
         work.prepare()
         for token in batch.earlier_tokens:

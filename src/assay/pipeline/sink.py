@@ -14,7 +14,6 @@ from assay.pipeline.resume import Resume
 from assay.records.journal import RESUMABLE, Journal, Kind, Mode, RowKey, replaced_rows
 from assay.records.rows import decode_line, encode_row, open_rows, read_lines
 from assay.records.spec import TrialSpec
-from assay.run.workspace import our_secrets
 
 type Write = Callable[[bytes], None]
 """Takes one row, without the end of the line."""
@@ -48,8 +47,7 @@ class Sink:
 
     def add(self, spec: TrialSpec, result: msgspec.Struct) -> None:
         """Write the row of a finished trial, with the unknown fields of its prompt's row."""
-        extra = our_secrets().mask_record(spec.extra) if spec.extra else spec.extra
-        self.append(encode_row(result, extra))
+        self.append(encode_row(result, stages.masked_extra(spec)))
 
     def settle(self) -> None:
         """Nothing: every finished trial has its row."""

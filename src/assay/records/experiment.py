@@ -8,8 +8,9 @@ from msgspec import Meta
 from assay.records.files import short_hash
 from assay.records.text import counted_noun, parse_size
 
-VERDICT, RESOLVED = "verdict.json", "resolved.json"
-"""In the folder of a run: of one that has ended, and what it is made from."""
+VERDICT, RESOLVED, REGISTERED = "verdict.json", "resolved.json", "registered.json"
+"""In the folder of a run: of one that has ended, what it is made from, and what was planned before
+its first trial."""
 
 RETRIES = 2
 """How often a trial is tried again that says nothing about the agent, before anything is judged."""
@@ -105,6 +106,9 @@ class Experiment(
     """Share of the prompts that are kept for confirmations, and not run otherwise."""
     confirm_prompts: str | None = None
     """In place of holdout: a file of other prompts for confirmations."""
+    register: bool = False
+    """Whether the plan is signed and written down before the first trial; no earlier trial is used
+    then."""
     control: str = ""
     """The arm that the others are compared with; by default the first."""
     arms: dict[str, Arm]

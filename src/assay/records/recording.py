@@ -253,10 +253,10 @@ def _pack(kept: Path) -> dict[str, str]:
 def _session_files(row: RawOutput, base: Path, name: str, scratch: Path) -> Path:
     """Copy the agent's session files; return their folder, which without any does not exist."""
     if not row.raw:
-        return _write_files(_unpack(row.files or {}), scratch)
+        return write_files(_unpack(row.files or {}), scratch)
     attempt = Attempt(row.id, n_before=len(row.retried or ()))
     own = (one for one in named_streams(base, name, attempt) if one.is_session_file)
-    return _write_files(((one.name, one.blocks()) for one in own), scratch) / SESSION_FILES
+    return write_files(((one.name, one.blocks()) for one in own), scratch) / SESSION_FILES
 
 
 def _unpack(files: dict[str, str]) -> Iterator[tuple[str, Iterable[bytes]]]:
@@ -265,7 +265,7 @@ def _unpack(files: dict[str, str]) -> Iterator[tuple[str, Iterable[bytes]]]:
             yield name, (b64decode(text, validate=True),)
 
 
-def _write_files(files: Iterable[tuple[str, Iterable[bytes]]], folder: Path) -> Path:
+def write_files(files: Iterable[tuple[str, Iterable[bytes]]], folder: Path) -> Path:
     """Write files; a name that leads out of the folder, or cannot be one, is not written."""
     written = folder / "none"  # which does not exist: nothing was kept
     for name, blocks in files:

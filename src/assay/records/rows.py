@@ -139,6 +139,17 @@ def decode_row[T](
     return record, {name: value for name, value in row.items() if name not in known}
 
 
+def extra_fields(line: bytes, kind: type[Any]) -> dict[str, Any]:
+    """Return the fields of a row that a record does not know."""
+    known = _field_names(kind)
+    try:
+        row = _FIELDS.decode(line)
+        return {n: msgspec.json.decode(value) for n, value in row.items() if n not in known}
+    except UNREADABLE:  # whoever decodes the row says what is wrong
+        return {}
+
+
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _INPUTS = ("prompt", "query", "question", "instruction", "text", "task", "message")
 
 

@@ -16,6 +16,8 @@ from assay.records.tape import TapeUse
 
 HINT = 'one JSON object per line, each with a unique id: {"id": "a", "input": "Say hello"}'
 
+OWN_IMAGE = "task"
+"""As the image of --container: each task of a benchmark runs in an image of its own."""
 
 type Texts = str | list[str]
 

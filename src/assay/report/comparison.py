@@ -90,7 +90,9 @@ def health_lines(sections: dict[str, Any]) -> list[str]:
         parts += [
             f"{n} not measured ({cause_words(cause)})" for cause, n in health["notMeasured"].items()
         ]
-        if health.get("unverified") and health["graded"]:
+        if health.get("excused"):
+            parts.append(f"{health['excused']} tried again by the agent's word alone")
+        if "passRateAtWorst" in health and health["graded"]:
             worst = f"{health['passRateAtWorst']:.0%}"
             parts.append(f"pass rate {worst} if excuses of the agent count as failures")
         parts += [f"{cause_words(cause)} in {n}" for cause, n in health["agentFailures"].items()]

@@ -364,7 +364,7 @@ class _PairSentences:
         rates = {
             run: health["passRateAtWorst"]
             for run, health in self._healths()
-            if health.get("unverified") and health["graded"]
+            if "passRateAtWorst" in health and health["graded"]
         }
         if rates:
             shown = zip(rates, percents(*rates.values()), strict=True)
@@ -390,24 +390,32 @@ def run_sentence(
     k: int | None = None,
     n_unmeasured: int = 0,
     n_unverified: int = 0,
+    excused: tuple[int, int] = (0, 0),
 ) -> str:
     """Say of a run alone what passes, given how many trials of each prompt did.
 
     k gives pass@k and pass^k; of what is not measured, n_unverified is the agent's word only.
+    excused has the measured trials with an earlier attempt that only the agent excuses, and how
+    many of them passed.
     """
     found = rate_and_ends(n_passed, n_measured)
     if not found:
         return ""
     of = f"{sum(n_passed)} of {counted_noun(sum(n_measured), 'trial')}"
     line = f"Pass rate {found[0]} (95 % interval {found[1]}), {of}"
+    worst = ""
+    if n_unverified or excused[0]:
+        n_sure = sum(n_passed) - excused[1]
+        (share,) = percents(n_sure / (sum(n_measured) + n_unverified))
+        worst = f"; {share} % pass if excuses of the agent count as failures"
+    if excused[0]:
+        again = counted_noun(excused[0], "trial")
+        line += f"; {again} tried again after an error of the provider that only the agent reports"
+        line += "" if n_unmeasured else worst
     if n_unmeasured:
-        more = ""
-        if n_unverified:
-            (worst,) = percents(sum(n_passed) / (sum(n_measured) + n_unverified))
-            more = f"; {worst} % pass if excuses of the agent count as failures"
         n_all = sum(n_measured) + n_unmeasured
         (lost,) = percents(n_unmeasured / n_all)
-        line += f"; not measured: {lost} % ({n_unmeasured} of {n_all}{more})"
+        line += f"; not measured: {lost} % ({n_unmeasured} of {n_all}{worst})"
     return " ".join([f"{line}.", *_repeated(n_passed, n_measured, k or 0)])
 
 

@@ -15,10 +15,12 @@ from typing import NamedTuple
 from assay.errors import OutputError
 from assay.records.files import abandoned_folders, remove_folder
 from assay.records.private import cache_root
+from assay.run.images import BuiltImage, built_images
 from assay.run.notes import Note, notes_in, remove_empty, run_folders
 from assay.run.workspace import private_root
 
 WORKSPACES, TEMPLATES, CACHES = "workspaces", "copies of templates", "caches"
+IMAGES = "images of tasks"
 TEMPORARY = "temporary folders of killed runs"
 _TEMPLATE = re.compile(r"template-[0-9a-f]{16}(-\d+)?")
 _CACHES = ("search", "runs", "index", "verdicts")
@@ -33,10 +35,14 @@ class Leftover(NamedTuple):
     path: Path
     made_s: float
     note: Note | None = None
+    image: BuiltImage | None = None
+    """The path is then that of the file that tells of it."""
 
     @property
     def n_bytes(self) -> int:
         """What it takes on disk."""
+        if self.image is not None:
+            return self.image.n_bytes
         total = 0
         for place, _, files in os.walk(self.path):
             for path in (place, *(f"{place}/{name}" for name in files)):
@@ -46,6 +52,8 @@ class Leftover(NamedTuple):
 
     def remove(self) -> bool:
         """Remove it; return whether it is gone."""
+        if self.image is not None:
+            return self.image.remove()
         if self.note is not None:
             self.note.remove()
             remove_empty(self.path.parent)
@@ -67,6 +75,8 @@ def leftovers(more: Iterable[Path] = ()) -> Iterator[Leftover]:
     for path in list(abandoned_folders()):
         with contextlib.suppress(OSError):
             yield Leftover(TEMPORARY, path, path.lstat().st_mtime)
+    for image in built_images():
+        yield Leftover(IMAGES, image.note, image.made_s, image=image)
     for name in _CACHES:
         with contextlib.suppress(OSError):
             for path in sorted((cache_root() / name).iterdir()):

@@ -11,21 +11,24 @@ from typing import Any
 import msgspec
 
 import assay
-from assay.errors import AssayError
-from assay.plugin import Command, ConfinedProgram, Finished
+from assay.errors import AssayError, PluginError, SpawnError
+from assay.plugin import Command, ConfinedProgram, Finished, KeptContainer
 from assay.records.capture import Cause, Failure
 from assay.records.files import temporary_folder
 from assay.records.once import made_once
 from assay.records.recording import TurnEnd
-from assay.records.spec import Limits, Surroundings, TrialSpec
+from assay.records.spec import OWN_IMAGE, Limits, Surroundings, TrialSpec
 from assay.run.container import (
     Container,
+    RunningContainer,
     check_container,
     client_env,
     find_engine,
+    needs_host,
     new_container,
 )
 from assay.run.gateway import HELPER, Gateway, origin_of
+from assay.run.process import missing_program
 from assay.run.program import run_program
 from assay.run.quota import Quota, check_quota, open_quota
 from assay.run.sandbox import (
@@ -73,6 +76,9 @@ class Confinement:
         self._n_processes = 0
         self._quota: Quota | None = None
         self._container: Container | None = None
+        self.kept: KeptContainer | None = None
+        """What World.container says."""
+        self._running: RunningContainer | None = None
         self._gateway: Gateway | None = None
         """That of the newest process."""
         self._folder: str | None = None
@@ -93,6 +99,8 @@ class Confinement:
             if tmp.is_symlink() or not tmp.is_dir():  # it becomes /tmp: a link leads elsewhere
                 tmp.unlink(missing_ok=True)
                 tmp.mkdir()
+            if self.kept is not None:
+                return self._in_kept(command, env, self._home, talk=talk)
             if around.container:
                 return self._contained(command, env, self._home, talk=talk)
             wrapped = self._sandboxed(command, env, self._home)
@@ -128,6 +136,52 @@ class Confinement:
             limits=self._spec.limits,
         )
         return WrappedCommand(argv=words, env=client_env(env), wrapped=True)
+
+    def _in_kept(
+        self, command: Command, env: Mapping[str, str], home: str, *, talk: bool
+    ) -> WrappedCommand:
+        argv, addresses = command.argv, self._addresses(command)
+        network, visible = "host" if needs_host(addresses) else "", [*self._visible]
+        if self._spec.surroundings.sandbox == "no-network":
+            network = "none"
+            if addresses:
+                gateway = self._open_gateway(command)
+                env = {**env, **gateway.env}
+                visible.append(self._folder or "")  # of the gateways of all turns
+                argv = ("python3", "-IS", "-c", HELPER, *gateway.arguments, *argv)
+        running = self._opened_container(home, (*command.visible, *visible), network)
+        has_home = bool(command.login or command.keep or command.files)
+        if has_home and self._n_processes == 1:
+            running.show_home(home)
+        if self._n_processes == 1 and not running.has(argv[0]):
+            msg = f"{missing_program(argv[0])} in the image of the task"
+            raise SpawnError(msg)
+        talk = talk or command.stdin is not None
+        words = running.command(argv, env, talk=talk, has_home=has_home)
+        return WrappedCommand(argv=words, env=client_env(env), wrapped=True)
+
+    def _opened_container(
+        self, home: str, visible: Sequence[str], network: str
+    ) -> RunningContainer:
+        if self._running is None:
+            assert self.kept is not None
+            view = View(
+                workspace=self._workspace, home=home, visible=visible, etc="", mounts=self.mounts
+            )
+            running = RunningContainer(_find_engine(), self.kept, self._spec.run_token)
+            running.open(view, self._spec.limits, network=network)
+            self._opened.callback(running.close)
+            self._running = running
+        return self._running
+
+    def run_beside_agent(self, program: ConfinedProgram) -> Finished:
+        """Run a program in the container where the agent worked."""
+        if self._running is None:
+            msg = "the container of the task was never started"
+            raise PluginError(msg)
+        for place, folder in program.mounts.items():
+            self._running.copy_in(folder, place)
+        return self._running.run(program.argv, program.env, program.timeout_s)
 
     def _sandboxed(self, command: Command, env: Mapping[str, str], home: str) -> WrappedCommand:
         helper: Sequence[str] = ()
@@ -218,17 +272,19 @@ class Confinement:
         if self._folder is None:
             # Short: the path of a Unix socket may have only about 100 bytes.
             self._folder = self._opened.enter_context(temporary_folder("assay-g-"))
-        # The addresses in variables that the operator lets through to the agent.
-        names = (*command.pass_env, *self._spec.surroundings.env_names)
-        values = [os.environ.get(name, "") for name in names]
-        urls = (value for value in values if value.startswith(("http://", "https://")))
-        addresses = [url for url in urls if origin_of(url) not in self.replaced]
         folder = Path(self._folder, str(self._n_processes))
         folder.mkdir()
-        gateway = Gateway(str(folder / "s"), [*command.endpoints, *addresses])
+        gateway = Gateway(str(folder / "s"), self._addresses(command))
         self._opened.callback(gateway.close)
         self._gateway = gateway
         return gateway
+
+    def _addresses(self, command: Command) -> list[str]:
+        """Return those of its models, and those in variables that the operator lets through."""
+        names = (*command.pass_env, *self._spec.surroundings.env_names)
+        values = [os.environ.get(name, "") for name in names]
+        urls = (value for value in values if value.startswith(("http://", "https://")))
+        return [*command.endpoints, *(url for url in urls if origin_of(url) not in self.replaced)]
 
     def _copy_login(self, home: str, login: Mapping[str, str]) -> None:
         """Copy the agent's own login into its HOME; instructions and settings stay behind."""
@@ -282,7 +338,10 @@ def check_confinement(around: Surroundings, limits: Limits) -> None:
     """Raise AssayError, with the reason, when this machine cannot do what was asked for."""
     network = around.sandbox != "no-network"
     if around.container:
-        _check_container(around.container, network=network)
+        if around.container == OWN_IMAGE:
+            _find_engine()
+        else:
+            _check_container(around.container, network=network)
         return
     if around.sandbox:
         kind_of_sandbox(network=network)

@@ -2,19 +2,21 @@
 
 import atexit
 import os
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
 import msgspec
 
-from assay.errors import AssayError
+from assay.errors import AssayError, PluginError, SpawnError
+from assay.plugin import Finished, KeptContainer
 from assay.records.once import made_once
 from assay.records.spec import Limits
 from assay.run import family
 from assay.run.process import Launch, Process
-from assay.run.program import run_program
+from assay.run.program import StartedProgram, run_program
 from assay.run.sandbox import View
 
 _ENGINES = {
@@ -30,6 +32,16 @@ _NEVER_STARTED = (125, 126, 127)
 _NO_PROGRAM = 127
 _CLEAN_UP_S = 5.0
 _counter = count()
+
+
+_READY = "assay-container-is-ready"
+_START_S = 120.0
+_HOME_LINKS = (
+    'for f in "$HOME"/.[!.]* "$HOME"/*; do '
+    'if test -e "$f" && test ! -e "$1/${f##*/}"; then ln -s "$f" "$1/"; fi; done'
+)
+"""Shows an agent with a HOME of its own what the image has in the usual one, such as .gitconfig."""
+_LOCAL = re.compile(r"^\w+://(?:127\.[\d.]+|localhost|\[::1\])(?:[:/]|$)")
 
 
 class Container(msgspec.Struct, frozen=True):
@@ -78,6 +90,98 @@ class Container(msgspec.Struct, frozen=True):
     def remove(self) -> None:
         """End it and remove it; nothing happens when it is gone."""
         run_program([self.engine, "rm", "-f", self.name], timeout_s=30.0)
+
+
+class RunningContainer:
+    """A container that is there as long as its trial: as in Harbor, agent and verifier work in it
+    one after the other, with the rights that the image gives them, and can change its files.
+
+    What the agent leaves running there goes on until the container is removed.
+    """
+
+    def __init__(self, engine: str, kept: KeptContainer, token: str) -> None:
+        self._container = new_container(engine, kept.image, token)
+        self._kept = kept
+        self._program: StartedProgram | None = None
+
+    def open(self, view: View, limits: Limits, *, network: str) -> None:
+        """Start it. network is none, host or nothing for what the engine does by default."""
+        engine, name = self._container.engine, self._container.name
+        words = [engine, "run", "--rm", "--stop-signal", "KILL", "--name", name, "--label", _LABEL]
+        words += _limits(limits)
+        words += ["--network", network] if network else []
+        for place in (view.workspace, view.home):
+            words += ["--volume", f"{place}:{place}"]
+        for place, folder in view.mounts.items():
+            words += ["--volume", f"{folder}:{place}"]
+        for place in view.visible:
+            path = Path(place).expanduser()
+            words += ["--volume", f"{path}:{path}:ro"] if path.exists() else []
+        for variable in self._kept.env:
+            words += ["--env", variable]
+        idle = self._kept.command or ("sleep", "infinity")
+        script = f'echo {_READY}; exec "$@"'
+        words += [self._kept.image, "sh", "-c", script, "sh", *idle]
+        self._program = StartedProgram(words, client_env(self._kept.env), "/")
+        until_s = time.monotonic() + _START_S
+        while _READY not in (said := self._program.output_end()):
+            if self._program.ended or time.monotonic() > until_s:
+                self.close()
+                if not network:  # not everybody may make a network
+                    self.open(view, limits, network="host")
+                    return
+                msg = f"the container of the task did not start: {said[-500:] or 'no output'}"
+                raise SpawnError(msg)
+            time.sleep(0.02)
+
+    def command(
+        self, argv: Sequence[str], env: Mapping[str, str], *, talk: bool, has_home: bool
+    ) -> list[str]:
+        """Return the command that runs argv in it; see client_env."""
+        words = [self._container.engine, "exec", "--workdir", self._kept.workdir or "/"]
+        words += ["--interactive"] if talk else []
+        env = {name: value for name, value in env.items() if name != "TMPDIR"}
+        if not has_home:
+            env = {name: value for name, value in env.items() if not _is_ours_too(name)}
+        return [*words, *_variables(env), self._container.name, *argv]
+
+    def run(
+        self, argv: Sequence[str], env: Mapping[str, str], timeout_s: float, stdin: bytes = b""
+    ) -> Finished:
+        """Run a program in it to its end."""
+        words = self.command(argv, env, talk=bool(stdin), has_home=False)
+        return run_program(words, stdin=stdin, env=client_env(env), timeout_s=timeout_s)
+
+    def has(self, program: str) -> bool:
+        """Whether a program is there."""
+        words = ["sh", "-c", 'command -v -- "$1"', "sh", program]
+        return self.run(words, {}, 60.0).exit_code == 0
+
+    def show_home(self, home: str) -> None:
+        """Let a HOME of ours have what is in that of the image."""
+        self.run(["sh", "-c", _HOME_LINKS, "sh", home], {}, 60.0)
+
+    def copy_in(self, folder: str, place: str) -> None:
+        """Copy a folder of ours into it."""
+        target = f"{self._container.name}:{place}"
+        words = [self._container.engine, "cp", f"{folder}/.", target]
+        done = run_program(words, timeout_s=600.0)
+        if done.exit_code != 0:
+            said = done.stderr.decode("utf-8", "replace").strip()
+            msg = f"cannot copy files into the container of the task: {said[-500:]}"
+            raise PluginError(msg)
+
+    def close(self) -> None:
+        """End it and remove it."""
+        if self._program is not None:
+            self._container.remove()
+            self._program.end()
+            self._program = None
+
+
+def needs_host(addresses: Iterable[str]) -> bool:
+    """Whether an agent must share our network to reach its models, which are on this machine."""
+    return any(map(_LOCAL.match, addresses))
 
 
 def client_env(env: Mapping[str, str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 HELPER = """\
 import ctypes, errno, json, os, stat, struct, sys
 rules, arch, socket_number = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+no_sockets = rules.pop("no-sockets")
 libc = ctypes.CDLL(None, use_errno=True)
 def call(what, *words):
     found = libc.syscall(*[ctypes.c_long(w) if isinstance(w, int) else w for w in words])
@@ -58,8 +59,8 @@ if libc.prctl(38, 1, 0, 0, 0):
 call("Landlock", 446, ruleset, 0)
 DENY, ALLOW = 0x00050000 | errno.EPERM, 0x7FFF0000
 code = [(0x20, 0, 0, 4), (0x15, 0, 8, arch), (0x20, 0, 0, 0), (0x35, 6, 0, 0x40000000),
-        (0x15, 5, 0, 425), (0x15, 0, 3, socket_number), (0x20, 0, 0, 16), (0x15, 2, 0, 1),
-        (0x15, 1, 0, 40), (0x06, 0, 0, ALLOW), (0x06, 0, 0, DENY)]
+        (0x15, 5, 0, 425), (0x15, 4 if no_sockets else 0, 3, socket_number), (0x20, 0, 0, 16),
+        (0x15, 2, 0, 1), (0x15, 1, 0, 40), (0x06, 0, 0, ALLOW), (0x06, 0, 0, DENY)]
 packed = b"".join(struct.pack("HBBI", *one) for one in code)
 held = ctypes.create_string_buffer(packed, len(packed))
 program = struct.pack("HxxxxxxQ", len(code), ctypes.addressof(held))
@@ -76,10 +77,20 @@ for the agent), io_uring, which does without system calls, and system calls of o
 architectures."""
 
 
-def landlocked(argv: Sequence[str], readable: Iterable[str], written: Iterable[str]) -> list[str]:
-    """Return the command that runs argv with access to these files and folders only."""
+def landlocked(
+    argv: Sequence[str],
+    readable: Iterable[str],
+    written: Iterable[str],
+    *,
+    sockets: bool = True,
+) -> list[str]:
+    """Return the command that runs argv with access to these files and folders only.
+
+    Without sockets it has no network at all, and can speak to no other process either.
+    """
     arch, socket_number = _MACHINES[platform.machine()]
-    rules = {
+    rules: dict[str, object] = {
+        "no-sockets": not sockets,
         "read": [*dict.fromkeys(map(os.path.realpath, readable))],
         "look": ["/proc"],
         "use": [f"/dev/{name}" for name in _DEVICES],

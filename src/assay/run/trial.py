@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from assay import plugins
-from assay.errors import AssayError, Interrupted, OutOfResources, OutputError, SpawnError
-from assay.plugin import Ask, Benchmark, World
+from assay.errors import (
+    AssayError,
+    Interrupted,
+    OutOfResources,
+    OutputError,
+    PluginError,
+    SpawnError,
+)
+from assay.plugin import Ask, Benchmark, ConfinedProgram, Finished, Machine, World
 from assay.records.capture import Cause, Failure, WorkspaceChanges
 from assay.records.files import remove_folder, temporary_folder, temporary_place
 from assay.records.recording import Recording
@@ -127,13 +134,12 @@ def _failed(start_ms: int, cause: Cause, message: str) -> Recording:
 
 
 def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners) -> Recording:
-    adapter = plugins.adapter(spec.agent)
-    benchmark = plugins.benchmark(spec.benchmark)
+    adapter, benchmark = plugins.adapter(spec.agent), plugins.benchmark(spec.benchmark)
     workspace = make_workspace(spec)
     with ExitStack() as stack:
         scratch = f"{_scratch_root()}/assay-{_SECRET}-{next(_numbers)}"
         places = Places(raw, str(workspace), _own_home(spec, stack), scratch)
-        world = _open_world(benchmark, spec, workspace, raw, stack)
+        world = _open_world(benchmark, spec, workspace, machine := _TrialMachine(raw), stack)
         mark = Mark(f"{spec.run_token}.{spec.folder}")
         with _as_world_error():
             env, mcp_servers = dict(world.env), dict(world.mcp_servers)
@@ -156,7 +162,8 @@ def _run(spec: TrialSpec, raw: RawStreams, start_ms: int, listeners: _Listeners)
         settings = None if around.workspace_dir and is_confined else git_settings(place)
         note_repository(Repository(workspace, around) if around.repository else None)
         lane = stack.enter_context(_taped(spec, places, conversation))
-        conversation.confinement = stack.enter_context(_confinement(spec, places, world))
+        confinement = stack.enter_context(_confinement(spec, places, world))
+        conversation.confinement = machine.confinement = confinement
         stack.callback(_remove_scratch, conversation, scratch)
         started_s = time.monotonic()
         conversation.hold()
@@ -240,6 +247,16 @@ class _TrialMachine(LocalHost):
 
     def __init__(self, raw: RawStreams) -> None:
         self._raw = raw
+        self.confinement: Confinement | None = None
+        """Of the agent, once there is one."""
+
+    def run_confined(self, program: ConfinedProgram) -> Finished:
+        if not program.is_beside_agent:
+            return super().run_confined(program)
+        if self.confinement is None:
+            msg = "there is no agent in this trial"
+            raise PluginError(msg)
+        return self.confinement.run_beside_agent(program)
 
     def keep_file(self, path: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -251,10 +268,10 @@ class _WorldError(AssayError):
 
 
 def _open_world(
-    benchmark: Benchmark, spec: TrialSpec, workspace: Path, raw: RawStreams, stack: ExitStack
+    benchmark: Benchmark, spec: TrialSpec, workspace: Path, machine: Machine, stack: ExitStack
 ) -> World:
     with _as_world_error():
-        context = benchmark.world(spec, workspace, _TrialMachine(raw))
+        context = benchmark.world(spec, workspace, machine)
         world = plugins.with_defaults(World, context.__enter__())
 
     def close(*error: Any) -> bool | None:
@@ -315,7 +332,7 @@ def _confinement(
 def _confined(spec: TrialSpec, places: Places, world: World) -> Iterator[Confinement]:
     visible = (*world.visible, places.scratch)
     made = Confinement(spec, places.workspace, places.home, visible)
-    made.mounts, made.hidden = world.mounts, world.hidden
+    made.mounts, made.hidden, made.kept = world.mounts, world.hidden, world.container
     try:
         yield made
     finally:

@@ -34,7 +34,7 @@ from assay.records.trial.files import Kind, kind_of
 
 _BLOCK = 1024 * 1024
 _CACHE = "index"
-_VERSION = 8  # of the layout on disk; an index of another version is made again
+_VERSION = 9  # of the layout on disk; an index of another version is made again
 _SAMPLE = 4096
 _HEAD = 160
 _MOST_BAD = 20

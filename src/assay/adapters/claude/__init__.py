@@ -110,7 +110,8 @@ class ClaudeAdapter(VendorAdapter):
     reads = ("CLAUDE.md", "CLAUDE.local.md", ".claude", ".mcp.json")
     reads_in_home = (
         *(".claude/CLAUDE.md", ".claude/settings.json", ".claude/skills", ".claude/agents"),
-        *(".claude/commands", ".claude/rules"),
+        *(".claude/commands", ".claude/rules", ".claude/output-styles"),
+        *(".claude/plugins/installed_plugins.json", ".claude.json#mcpServers"),
     )
     base_urls = (("ANTHROPIC_BASE_URL", "https://api.anthropic.com"),)
     model_keys = ("ANTHROPIC_API_KEY",)

@@ -9,6 +9,7 @@ how the forms differ.
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -302,7 +303,7 @@ class _PassOnly(Grade, kw_only=True, frozen=True, rename="camel"):
     """A verdict without a score, as the reference harness writes it for an error."""
 
 
-class Trial(Judgement, CaptureRow, kw_only=True, rename="camel"):
+class Trial(Judgement, CaptureRow, kw_only=True, rename="camel", dict=True):
     """One trial. Encoded as it is, it is a row of capture.
 
     What it does not have is UNSET, which stands for "not in the row". A trial that a program reads
@@ -315,6 +316,14 @@ class Trial(Judgement, CaptureRow, kw_only=True, rename="camel"):
     """What the entry of a row of trials has as metadata of its own."""
     build: Build | UnsetType = UNSET
 
+    def __copy__(self) -> "Trial":
+        made: Trial = msgspec.structs.replace(self)
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (*super().__reduce__()[:2], self.__dict__)
+
     def __repr__(self) -> str:
         """Return a line for notebooks and test reports; to_row() has everything."""
         unknown = "not graded" if self.is_ungraded else "not measured"
@@ -322,6 +331,12 @@ class Trial(Judgement, CaptureRow, kw_only=True, rename="camel"):
         ended = f" ({self.failure.cause})" if self.failure else ""
         said = shortened(self.output, _SHOWN_OUTPUT)
         return f"<Trial {self.number} of {self.id}: {verdict}{ended}, {said!r}>"
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Fields of the row that it was read from which Assay does not know, such as a user's."""
+        found: dict[str, Any] = self.__dict__.get("extra", {})
+        return found
 
     @property
     def number(self) -> int:
@@ -410,12 +425,16 @@ class Trial(Judgement, CaptureRow, kw_only=True, rename="camel"):
         trial = for_disk(self) if is_read else self
         row: dict[str, Any] = msgspec.to_builtins(trial)
         row.pop("trialMetadata", None)
-        return row
+        return {**row, **self.extra}
 
 
-def for_reading(trial: Trial) -> Trial:
-    """Return a trial as a program reads it; for_disk is the way back."""
+def for_reading(trial: Trial, extra: Mapping[str, Any] = MappingProxyType({})) -> Trial:
+    """Return a trial as a program reads it, with the unknown fields of its row.
+
+    for_disk is the way back.
+    """
     read: Trial = _exchanged(trial, UNSET, None)
+    read.__dict__["extra"] = dict(extra)
     for name, kind in _SEVERAL.items():
         if getattr(read, name) is None:
             setattr(read, name, kind())

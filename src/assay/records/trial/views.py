@@ -73,6 +73,13 @@ class FailureView(msgspec.Struct, frozen=True, gc=False):
         claimed = self.reported_by == AGENT_ONLY and self.cause not in UNVERIFIED_CAUSES
         return f"{self.cause}{CLAIMED}" if claimed else self.cause
 
+    @property
+    def is_unverified(self) -> bool:
+        """Whether it is an excuse for which there is only the agent's word."""
+        if self.reported_by:
+            return self.reported_by == AGENT_ONLY
+        return self.cause in UNVERIFIED_CAUSES
+
 
 class PassView(msgspec.Struct, gc=False):
     pass_: bool = msgspec.field(name="pass")
@@ -376,6 +383,7 @@ class AttemptView(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     usage: UsageView = NO_USAGE
     agent: AgentView = NO_AGENT
     permission_denials: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
+    retried: tuple[FailureView, ...] = ()
     setup: msgspec.Raw = NO_JSON
     outcome: msgspec.Raw = NO_JSON
 

@@ -1,0 +1,1 @@
+"""Bundles of evidence: what they take, and what happens to forged ones."""

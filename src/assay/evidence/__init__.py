@@ -1,0 +1,1 @@
+"""Bundles of evidence: pack, redact, sign, verify, publish."""
