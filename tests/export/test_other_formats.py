@@ -43,6 +43,7 @@ def rich(tmp_path: Path) -> Path:
         "agent": {"adapter": "claude", "version": "2.1", "model": "claude-sonnet-4-5"},
         "sessionId": "s-1",
         "warnings": ["look twice"],
+        "graderFailures": {"slow": "it hung"},
     }  # fmt: skip
     down = {key: row[key] for key in ("input", "metadata", "timing", "agent")}
     down |= {"id": "down", "output": "", "trajectory": [], "toolErrors": False}
@@ -107,7 +108,12 @@ def test_the_root_of_a_trace_has_tokens_grades_and_what_has_no_name_of_its_own(
     assert known["langfuse.experiment.item.root_observation_id"] == root["spanId"]
     assert json.loads(known["assay.warnings"]) == ["look twice"]
     assert json.loads(known["assay.usage"])["costUsd"] == 0.25
-    plan, *grades = root["events"]
+    plan, *grades, broken = root["events"]
+    assert values(broken["attributes"]) == {
+        "gen_ai.evaluation.name": "slow",
+        "error.type": "grader_error",
+        "gen_ai.evaluation.explanation": "it hung",
+    }
     assert json.loads(values(plan["attributes"])["assay.plan"]) == [{"content": "read it"}]
     assert {grade["name"] for grade in grades} == {"gen_ai.evaluation.result"}
     found = {
@@ -154,7 +160,7 @@ def test_a_collector_reads_the_traces(
     assert assay("export", "otel", rich, "-o", tmp_path / "otel.jsonl").code == 0
     work, down = read_with("otel", tmp_path / "otel.jsonl")
     assert work[0][:2] == ["", "invoke_agent claude"]
-    assert work[0][2] == ["assay.plan", *["gen_ai.evaluation.result"] * 3]
+    assert work[0][2] == ["assay.plan", *["gen_ai.evaluation.result"] * 4]
     assert [name for _, name, _ in work if name.startswith("execute_tool")] == [
         "execute_tool Task", "execute_tool Inner", "execute_tool Read",
     ]  # fmt: skip
