@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -206,6 +207,8 @@ BY_FIXTURE = {
     **dict.fromkeys(("new_node", "prettier", "readers_python", "trl_python"), "install"),
 }
 """What a test that uses a fixture needs besides this checkout, as a marker."""
+LINUX_ONLY = Path(__file__).with_name("linux_only.toml")
+"""Tests of what only Linux can promise, with the reason; skipped with ASSAY_PORTABLE."""
 BY_FOLDER = {"real": "real", "frozen": "recorded", "seed": "recorded"}
 
 
@@ -213,7 +216,14 @@ BY_FOLDER = {"real": "real", "frozen": "recorded", "seed": "recorded"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark tests before some are chosen by their markers; put those that are left in order."""
     n_above = len(Path(__file__).parent.parts)
+    linux_only = tomllib.loads(LINUX_ONLY.read_text()) if os.environ.get("ASSAY_PORTABLE") else {}
     for item in items:
+        file = "/".join(("tests", *item.path.parts[n_above:]))
+        whole = f"{file}::{item.name}"
+        for where, reason in linux_only.items():
+            # With a bracket, the beginning of the parameters of a test.
+            if where in (file, whole.partition("[")[0]) or ("[" in where and where in whole):
+                item.add_marker(pytest.mark.skip(f"only on Linux: {reason}"))
         names = {BY_FIXTURE[name] for name in _fixtures(item) if name in BY_FIXTURE}
         folder = item.path.parts[n_above]
         for name in names | {BY_FOLDER[folder]} if folder in BY_FOLDER else names:

@@ -351,8 +351,13 @@ def _agent_warnings(first: StoredRun, other: StoredRun, names: str) -> list[str]
     return found
 
 
+REPLAYED_WORDS = "was replayed: this checks the harness, not the agent"
+
+
 def _trust_warnings(entry: ComparedRun) -> list[str]:
     found = [f"{entry.run.label} tampered: {words}" for words in tampering_words(entry.run.meta)]
+    if entry.run.replayed_from:
+        found.append(f"{entry.run.label} {REPLAYED_WORDS}")
     if entry.run.is_unverified:
         why = entry.run.meta.verification or "no session logs"
         found.append(f"{entry.run.label} is UNVERIFIED ({why}): its numbers are a claim")
@@ -488,6 +493,9 @@ def _pairs(entries: Sequence[ComparedRun], tolerance: float) -> list[RunPair]:
             noun="game",
             measure="of the score",
         )
+        if replayed := [entry.run.label for entry in (first, other) if entry.run.replayed_from]:
+            verdict = Verdict("not-enough-data")
+            words = f"no verdict: {' and '.join(replayed)} {REPLAYED_WORDS}"
         pairs.append(
             RunPair(
                 baseline_run_id=first.run.meta.run_id,

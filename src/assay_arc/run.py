@@ -24,6 +24,7 @@ from assay.records.capture import Cause, Failure
 from assay.records.files import remove_folder
 from assay.records.raw_streams import folder_names
 from assay.records.spec import PluginRef, Surroundings, TrialSpec
+from assay.records.tape import TapeUse
 from assay.records.trial import Trial
 from assay_arc.benchmark import KEPT_LOG
 from assay_arc.cards import (
@@ -64,6 +65,7 @@ class PlannedOptions(msgspec.Struct, kw_only=True):
     env_names: Sequence[str] = ()
     concurrency: int = 1
     retries: int = 0
+    tape: TapeUse | None = None
 
 
 class ArcRun:
@@ -121,9 +123,11 @@ class ArcRun:
                 sandbox=options.sandbox,
                 container=options.container,
                 env_names=tuple(options.env_names),
+                tape=options.tape,
                 raw_dir=str(self._temporary / RAW),
                 raw_prefix=RAW,
             ),
+            tape=options.tape,
             output=self.folder / RESULTS,
             mode="resume",
         )

@@ -384,6 +384,12 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(dict.fromkeys(reported)) or self.meta.harness_config.model
 
     @property
+    def replayed_from(self) -> str:
+        """The tape that answered its agent; empty if providers did."""
+        tape = (self.meta.options or {}).get("tape")
+        return str(tape.get("replay") or "") if isinstance(tape, dict) else ""
+
+    @property
     def store(self) -> "Store":
         return Store(self.folder.parents[3 if self.imported else 1])
 

@@ -19,6 +19,7 @@ from assay.adapters.vendor import KNOWN
 from assay.records.spec import Limits
 from assay.run.container import Container
 from assay.run.sandbox import View
+from assay.testing.model import ScriptedModel
 
 pytestmark = pytest.mark.cold
 
@@ -140,6 +141,30 @@ def test_no_network_reaches_the_named_address_only(told: Callable) -> None:
         assert told(text, *words, env=env)["output"] == "hello"
         row = told(f"({ASK.format(port)}) 2> /dev/null || echo refused", "--sandbox=no-network")
         assert row["output"] == "refused"
+
+
+ASK_MODEL = (
+    "exec python3 -IS -c 'import _socket as s, posix; "
+    'u = posix.environ[b"OPENAI_BASE_URL"].decode(); p = u.split(":")[2].split("/")[0]; '
+    'b = b"{\\"model\\": \\"m\\", \\"messages\\": []}"; '
+    'c = s.socket(); c.connect(("127.0.0.1", int(p))); '
+    'c.send(b"POST /v1/chat/completions HTTP/1.1\\r\\nhost: x\\r\\nconnection: close\\r\\n'
+    'content-length: %d\\r\\n\\r\\n" % len(b) + b); d = b""\n'
+    "while r := c.recv(9999): d += r\n"
+    'print(b"Four." in d)\''
+)
+
+
+@pytest.mark.parametrize("network", ["", "no-network"])
+def test_models_answers_are_recorded_and_replayed(told: Callable, network: str) -> None:
+    words = (f"--sandbox={network}",) if network else ()
+    with ScriptedModel({"steps": [{"text": "Four."}], "toolless": "step"}) as model:
+        env = {"OPENAI_BASE_URL": f"{model.url}/v1"}
+        row = told(ASK_MODEL, *words, "--record", "a.tape", env=env)
+    assert (row["output"], row["wire"]["requests"]) == ("True", 1), row
+    env = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    row = told(ASK_MODEL, *words, "--replay", "a.tape", env=env)
+    assert (row["output"], row["replay"]["hits"]) == ("True", 1), row
 
 
 def greet(server: socket.socket) -> None:

@@ -256,7 +256,6 @@ def test_replayed_runs_have_no_verdict_unless_allowed(
         (("--fault", "429:7"), "is no fault such as"),
         (("--replay", "p.jsonl"), "p.jsonl is no tape"),
         (("--replay", "missing"), "does not exist"),
-        (("--record", "a", "--executor", "ray"), "on this machine"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_runs(
@@ -324,3 +323,44 @@ print(json.dumps({"type": "result", "result": "ok", "in": used["prompt_tokens"] 
     said = "counts other input tokens than its provider (more than 2 % apart) in 1 of 1 trial"
     assert said not in assay("compare", "0.jsonl", "10.jsonl").stdout
     assert said in " ".join(assay("compare", "0.jsonl", "30.jsonl").stdout.split())
+
+
+VERDICT = '{"code": "{{judge_code}}", "pass": true, "score": 0.75, "reasoning": "as it should be"}'
+
+
+def test_judges_are_recorded_and_replayed_with_a_run_and_by_grade(
+    assay: Assay, tmp_path: Path
+) -> None:
+    def judged(url: str, rubric: str = "Is it polite?") -> tuple[str, str]:
+        return "-g", f"judge:model=judge-model,url={url}/v1,rubric={rubric}"
+
+    (tmp_path / "p.jsonl").write_text('{"id": "p", "input": "x"}\n')
+    run = ("trials", "p.jsonl", "--simple", "echo 'Good day {}'", "-k", 2)
+    grade = ("grade", "one.jsonl", "-o")
+    with ScriptedModel({"steps": [{"text": VERDICT, "chunks": 9}], "toolless": "step"}) as model:
+        judge, env = judged(model.url), {"OPENAI_API_KEY": KEY}
+        done = assay(*run, *judge, "--record", "a.tape", "-o", "one.jsonl", env=env)
+        assert done.code == 0, done
+        assert len(model.requests) == 2  # although a verdict on the same answer could be kept
+        done = assay(*grade, "g.jsonl", *judge, "--record", "b.tape", env=env)
+        assert done.code == 0, done
+        assert len(model.requests) == 4
+    elsewhere = judged("http://127.0.0.1:9")
+    for words in (
+        (*run, *elsewhere, "--replay", "a.tape", "-o", "two.jsonl"),
+        (*grade, "three.jsonl", *elsewhere, "--replay", "b.tape"),
+    ):
+        done = assay(*words)
+        assert done.code == 0, done
+        (row,) = map(json.loads, (tmp_path / words[words.index("-o") + 1]).read_text().splitlines())
+        assert [trial["score"] for trial in row["trials"]] == [0.75, 0.75]
+        used = row["trials"][0]["grades"]["judge"]["usage"]
+        assert used.get("costSource", "recorded") == "recorded"
+    assert KEY not in text_of(tmp_path / "a.tape")
+    other = judged("http://127.0.0.1:9", "Is it short?")
+    done = assay(*grade, "four.jsonl", *other, "--replay", "b.tape")
+    (row,) = map(json.loads, (tmp_path / "four.jsonl").read_text().splitlines())
+    assert "score" not in row["trials"][0]
+    why = row["trials"][0]["graderFailures"]["judge"]
+    assert "no such question to a judge was recorded" in why
+    assert ("polite?" in why, "short?" in why) == (True, True)

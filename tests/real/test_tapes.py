@@ -25,11 +25,13 @@ def script(kind: Any) -> dict[str, Any]:
         {"tool": "shell", "command": "date +%s%N; pwd; echo made > made.txt"},
         {"tool": "mcp", "server": "adder", "name": "add", "arguments": {"a": 2, "b": 3}},
     ]
+    # Codex does not wait for its sub-agent, and when that ends is in the history.
+    wait = "sleep 2; " if kind.name == "codex" else ""
     steps = [
         {"thinking": "I look.", "text": "I look at {{last_user}}", "calls": tools, "usage": USAGE},
         {"calls": [{"tool": "write_file", "path": "sub/a.txt", "content": "one\n"}]},
         {"calls": [{"byProvider": {}, **kind.task}]},
-        {"calls": [{"tool": "shell", "command": "echo $MY_SECRET_KEY; cat sub/a.txt"}]},
+        {"calls": [{"tool": "shell", "command": f"{wait}echo $MY_SECRET_KEY; cat sub/a.txt"}]},
         {"text": "Done: {{last_tool_result}}", "usage": USAGE},
         {"calls": [{"tool": "edit_file", "path": "sub/a.txt", "old": "one\n", "new": "two\n"}]},
         {"text": "Again."},

@@ -147,7 +147,7 @@ def joined(answer: list[tuple[int, str]]) -> str:
 def test_paths_and_secrets_that_come_piece_by_piece_are_found(size: int) -> None:
     whole = f'{{"path": "/work/here/a.py", "key": "{SECRET}", "in": "/home/one"}} end'
     answer = for_tape(
-        deltas([whole[at : at + size] for at in range(0, len(whole), size)]), HERE, SECRETS
+        deltas([whole[at : at + size] for at in range(0, len(whole), size)]), HERE, SECRETS, {}
     )
     assert [ms for ms, _ in answer] == [*range(len(answer))]
     kept = joined(answer)
@@ -160,7 +160,7 @@ def test_paths_and_secrets_that_come_piece_by_piece_are_found(size: int) -> None
 
 def test_an_answer_without_anything_to_hide_stays_as_it_came() -> None:
     pieces = [*deltas(["one", "two"]), TimedPiece(3, "data: [DONE]\n\n")]
-    assert for_tape(pieces, HERE, SECRETS) == [(one.ms, one.text) for one in pieces]
+    assert for_tape(pieces, HERE, SECRETS, {}) == [(one.ms, one.text) for one in pieces]
 
 
 def test_a_stream_is_cut_into_events_wherever_its_blocks_end() -> None:

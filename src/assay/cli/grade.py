@@ -19,7 +19,9 @@ from assay.cli.options import (
     executor_ref,
     grader_options,
     grader_refs,
+    judge_tape_options,
     output_mode,
+    tape_use,
     with_options,
 )
 from assay.cli.output import closing_lines, echo_folded, note_unmasked, refuse_inputs, write_row
@@ -64,6 +66,10 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     executor: str
     address: str | None
     env_names: tuple[str, ...]
+    record: Path | None
+    replay: Path | None
+    record_misses: bool
+    pace: float
     progress: bool
     quiet: bool
     debug: bool
@@ -83,6 +89,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
             longest_wait_s=self.longest_wait,
             executor=executor_ref(self.executor, self.address),
             env_names=self.env_names,
+            tape=tape_use(msgspec.structs.asdict(self)),
             output=self.output,
             mode=output_mode(self.output, self.resume, self.append, self.overwrite),
         )
@@ -139,6 +146,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     help="With --executor ray, pass this environment variable to the graders. May be repeated. "
     "By default, only those that a judge's agent needs are passed.",
 )
+@with_options(judge_tape_options)
 @progress_option
 @quiet_option
 @debug_option

@@ -162,7 +162,7 @@ class CaptureOptions(BatchOptions, frozen=True, kw_only=True):
 
 def tape_use(values: Mapping[str, Any]) -> TapeUse | None:
     """What becomes of what models answer, from tape_options."""
-    record, replay, faults = values["record"], values["replay"], tuple(values["faults"])
+    record, replay, faults = values["record"], values["replay"], tuple(values.get("faults", ()))
     if record is not None and replay is not None:
         msg = "--record and --replay cannot be used together; --record-misses extends a tape."
         raise click.UsageError(msg)
@@ -384,6 +384,10 @@ tape_options: list[Decorator] = [
         "The same requests are hit in every run. May be repeated.",
     ),
 ]
+
+
+judge_tape_options = tape_options[:-1]
+"""For graders that ask a model: nothing goes wrong on purpose there."""
 
 
 def executor_option(help_text: str) -> Decorator:

@@ -62,7 +62,7 @@ from assay.records.files import replaced_file, temporary_folder
 from assay.records.raw_streams import KeptStream
 from assay.records.rows import read_lines
 from assay.records.spec import PluginRef
-from assay.records.trial.files import holds_trials
+from assay.records.trial.files import entries_of, holds_trials
 from assay.run.workspace import our_secrets
 from assay.viewer.bundle import write_bundle
 from assay.viewer.index import Index
@@ -361,7 +361,7 @@ class _Packer:
         for _, path in self._sources.named:
             for _, line in read_lines(path):
                 row = msgspec.json.decode(line)
-                for one in row.get("trials") or [row]:
+                for one in entries_of(row):
                     for name, grade in (one.get("grades") or {}).items():
                         seen[name] = str(grade.get("version"))
         found = []

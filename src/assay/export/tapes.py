@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from assay.adapters.prices import estimate_cost
 from assay.errors import InputError
 from assay.records.answers import said_in
 from assay.records.capture import Usage
-from assay.records.tape import Exchange, Lane, Tape, TapeWriter
+from assay.records.tape import Exchange, Lane, Tape, copy_lanes
 from assay.run.wire import first_difference, history, replace_in_answer
 
 REMOVED = "[removed]"
@@ -196,32 +196,6 @@ def _parts(one: Exchange, two: Exchange) -> Iterator[tuple[str, tuple[Any, Any]]
     yield "the status differs", (one.status, two.status)
     said = [msgspec.to_builtins(said_in(each.answer)) for each in (one, two)]
     yield "the answer differs", (said[0], said[1])
-
-
-def copy_lanes(
-    source: Tape,
-    target: Path,
-    lanes: Mapping[int, Lane],
-    change: Callable[[Exchange], Exchange] = lambda one: one,
-) -> None:
-    """Write a tape with these lanes of another, as they are given, in their order.
-
-    The target appears when it is whole; it may be the source.
-    """
-    part = target.with_name(f".{target.name[:100]}.part")
-    part.unlink(missing_ok=True)
-    with TapeWriter(part) as writer:
-        numbers = {}
-        for old in sorted(lanes):
-            about = source.about(lanes[old])
-            given = msgspec.structs.replace(lanes[old], about=about or None)
-            numbers[old] = writer.add_lane(given).lane
-        for one in source.exchanges():
-            if one.lane in numbers:
-                writer.add(change(msgspec.structs.replace(one, lane=numbers[one.lane])))
-    if target.exists():
-        part.chmod(target.stat().st_mode & 0o777)
-    part.replace(target)
 
 
 def cut(source: Tape, target: Path, prompt: str, trial: int | None, arm: str | None) -> Lane:

@@ -5,7 +5,9 @@ Each is signed with a key of the user, because an agent may write to the user's 
 
 import hashlib
 import hmac
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -19,13 +21,26 @@ from assay.records.signatures import user_key
 FOLDER = "verdicts"
 """Below the user's cache folder; `assay clean` removes what is in it."""
 _MOST_BYTES = 1024 * 1024
+_asking_anew = threading.Event()
+
+
+@contextmanager
+def asking_anew() -> Iterator[None]:
+    """Use no kept verdict and keep none: what a tape is to have must be asked."""
+    _asking_anew.set()
+    try:
+        yield
+    finally:
+        _asking_anew.clear()
+
+
 _DIGITS = 64
 
 
 def kept_verdict(content: bytes) -> Grade | None:
     """Return the verdict on this content, which cost nothing now; None if none is kept."""
     key = user_key()
-    if key is None:
+    if key is None or _asking_anew.is_set():
         return None
     try:
         data = read_regular(_place(content), _MOST_BYTES)
@@ -42,8 +57,7 @@ def kept_verdict(content: bytes) -> Grade | None:
 
 def keep_verdict(content: bytes, grade: Grade) -> None:
     """Keep a verdict; where nothing can be kept, the model is asked again the next time."""
-    key = user_key(make=True)
-    if key is None:
+    if _asking_anew.is_set() or (key := user_key(make=True)) is None:
         return
     data = msgspec.json.encode(grade)
     with suppress(OSError):

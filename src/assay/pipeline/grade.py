@@ -25,16 +25,18 @@ from assay.pipeline.grading import BatchGrader, Elsewhere, GradedRow, batch_grad
 from assay.pipeline.prompts import matching_rows, read_prompts
 from assay.pipeline.row_settings import RowGraders, split_judge
 from assay.pipeline.sink import Sink, Write, open_sink
-from assay.pipeline.stages import AskingHost, prepare_graders
+from assay.pipeline.stages import AskingHost, prepare_graders, tapes_in_use
 from assay.records.journal import Mode, measured_kind, raw_folder
 from assay.records.rows import Place, decode_line, open_rows, read_lines
 from assay.records.signatures import Signatures
 from assay.records.spec import LONGEST_WAIT_S, PluginRef
+from assay.records.tape import TapeUse
 from assay.records.trial.files import entries_of
 from assay.records.trial.views import AnyIdView
 from assay.run.process import start_over, stop_all
 from assay.run.resources import allow_open_files
 from assay.run.served import close_served
+from assay.run.tapes import check_tape
 
 _ID = msgspec.json.Decoder(AnyIdView)
 _TOGETHER_BYTES = 64 * 1024
@@ -78,6 +80,8 @@ class GradeRequest(msgspec.Struct, frozen=True, kw_only=True):
     executor: PluginRef = PluginRef(name="local")
     env_names: Sequence[str] = ()
     """Variables that graders on other machines get."""
+    tape: TapeUse | None = None
+    """What becomes of what judges answer."""
     output: Path | None = None
     mode: Mode = "new"
     """What to do with rows that are in the output already."""
@@ -147,6 +151,11 @@ def plan(request: GradeRequest) -> Grading:
     if not request.graders:
         lines = _judged(lines, own, request)
     elsewhere: Elsewhere | None = None
+    if request.tape is not None:
+        if request.executor.name != "local":
+            msg = "--record and --replay need judges that are asked from this machine"
+            raise RequestError(msg)
+        check_tape(request.tape)
     if request.executor.name != "local":
         from assay.pipeline.remote_grading import RemoteGraders  # late: few runs need it
 
@@ -207,7 +216,8 @@ def execute[T](
     limiter.longest_s = request.longest_wait_s
     limiter.on_wait = progress.waiting
     signatures = _signatures(request)
-    with open_sink(request.output, grading.mode, guarded=False, write=write) as sink:
+    opened = open_sink(request.output, grading.mode, guarded=False, write=write)
+    with tapes_in_use([request.tape]), opened as sink:
         if request.mode == "resume" and request.output is not None:
             progress.resumed(_skip_graded(grading.lines, request.output))
         if grading.takes_all_cores:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from assay import __version__, plugins
+from assay import __version__, plugins, system
 from assay.errors import AssayError, ClusterGone, InputError, Interrupted, OutputError
 from assay.pipeline.identity import program_version
 from assay.pipeline.prompts import check_confinement
@@ -28,12 +28,14 @@ from assay.records.files import temporary_folder
 from assay.records.raw_streams import kept_streams, segment_of
 from assay.records.recording import Recording
 from assay.records.spec import TrialSpec
+from assay.records.tape import TapeUse
 from assay.records.trial import Trial
 from assay.run.family import end_leftovers
 from assay.run.host import LocalHost
 from assay.run.process import raise_if_stopping
 from assay.run.raw import RawStreams
 from assay.run.supervised import ProcessKilled, call_supervised
+from assay.run.tapes import open_tapes, take_tape, tape_for
 from assay.run.trial import check_program, lost_trial
 from assay.run.workspace import claim_workspace, remove_owned
 
@@ -57,6 +59,8 @@ class AttemptRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The workspace template, packed."""
     benchmark: tuple[str, bytes] | None = None
     """Where the files of the benchmark are on our machine, and these, packed."""
+    tape: bytes | None = None
+    """A tape with what ours has of this trial."""
 
 
 class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +74,8 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the streams may be packed with those of other trials."""
     workspace: bytes | None = None
     """The folder that the agent worked in, packed."""
+    tape: bytes | None = None
+    """A tape with what models answered."""
 
 
 class Cluster(Protocol):
@@ -134,7 +140,7 @@ class RemoteTrials:
 
     def attempt(self, spec: TrialSpec) -> Trial:
         """Run one attempt at a trial on some node; a node that dies is the failure of the trial."""
-        request = AttemptRequest(spec=spec, env=named_variables(spec))
+        request = AttemptRequest(spec=spec, env=named_variables(spec), tape=tape_for(spec))
         template = self._templates.get(spec.surroundings.workspace_template or "")
         benchmark = self._benchmarks.get(spec.benchmark.options.get("path", ""))
         try:
@@ -151,7 +157,12 @@ class RemoteTrials:
             raise
         except Exception as error:  # noqa: BLE001 - what goes wrong there must not end the run
             return read_recording(spec, lost_trial(str(error) or type(error).__name__))
-        return _received(spec, result)
+        number = take_tape(spec, result.tape)
+        captured = _received(spec, result)
+        if number and captured.wire:
+            wire = msgspec.structs.replace(captured.wire, lane=number)
+            captured = msgspec.structs.replace(captured, wire=wire)
+        return captured
 
 
 def _by_agent(specs: Sequence[TrialSpec]) -> list[TrialSpec]:
@@ -387,10 +398,7 @@ def run_attempt(
 
 def node_env() -> dict[str, str]:
     """Return the environment of the node without what Ray adds to that of its workers."""
-    try:
-        started_with = Path(f"/proc/{os.getppid()}/environ").read_bytes()
-    except OSError:
-        started_with = b""
+    started_with = system.read_proc(f"{os.getppid()}/environ") or b""
     names = {os.fsdecode(entry.partition(b"=")[0]) for entry in started_with.split(b"\0")}
     return {
         name: value
@@ -405,12 +413,16 @@ def run_here(request: AttemptRequest, token: str) -> AttemptResult:
         spec = _local(request, token, Path(folder))
         plugins.benchmark(spec.benchmark).prepare_process()
         try:
-            captured = capture_attempt(spec)
+            with open_tapes([spec.surroundings.tape]):
+                captured = capture_attempt(spec)
             workspace, left = pack_folder(Path(captured.cwd)) if captured.cwd else (None, [])
         finally:  # our caller does it too, but may be dead
             remove_owned(Path(spec.surroundings.workspace_dir or ""), token)
         raw = captured.raw or ""
         streams = {one.name: one.read() for one in kept_streams(Path(folder, raw or "raw/none"))}
+        use = spec.surroundings.tape
+        tape = Path(use.written).read_bytes() if use is not None and use.written else None
+        tape = None if tape == request.tape else tape
     warnings = [*(captured.warnings or []), *map(_STAYED.format, left[:_MOST_NAMED])]
     captured = msgspec.structs.replace(
         captured, raw=msgspec.UNSET, warnings=warnings or msgspec.UNSET
@@ -420,6 +432,7 @@ def run_here(request: AttemptRequest, token: str) -> AttemptResult:
         streams=streams,
         is_small=segment_of(Path(raw).name) is not None,
         workspace=workspace,
+        tape=tape,
     )
 
 
@@ -436,6 +449,7 @@ def _local(request: AttemptRequest, token: str, folder: Path) -> TrialSpec:
         raw_dir=str(folder / "raw"),
         raw_prefix="raw",
         cwd=str(folder),
+        tape=_local_tape(request, folder),
     )
     spec = msgspec.structs.replace(request.spec, surroundings=around, run_token=token)
     if request.benchmark is None:
@@ -445,3 +459,19 @@ def _local(request: AttemptRequest, token: str, folder: Path) -> TrialSpec:
     options = {**spec.benchmark.options, "path": f"{folder}/benchmark{path}"}
     moved = msgspec.structs.replace(spec.benchmark, options=options)
     return msgspec.structs.replace(spec, benchmark=moved)
+
+
+def _local_tape(request: AttemptRequest, folder: Path) -> TapeUse | None:
+    """Return the tapes of the trial in the node's own folder, which come from ours and go there."""
+    use = request.spec.surroundings.tape
+    if use is None:
+        return None
+    paths = {"record": use.record, "replay": use.replay}
+    found = {
+        name: str(folder / "tapes" / name / Path(path).name) for name, path in paths.items() if path
+    }
+    for path in found.values():
+        Path(path).parent.mkdir(parents=True)
+    if request.tape is not None:
+        Path(found["replay"]).write_bytes(request.tape)
+    return msgspec.structs.replace(use, **found)

@@ -56,10 +56,12 @@ from assay.pipeline.stages import (
     capture_outcome,
     freeze,
     local_machine,
+    tapes_in_use,
 )
 from assay.pipeline.steps import (
     Budget,
     BudgetGuard,
+    EditCheck,
     ErrorGuard,
     FinishedTrials,
     FirstTrialGate,
@@ -76,7 +78,6 @@ from assay.pipeline.steps import (
     with_steps,
 )
 from assay.pipeline.trials import TrialRows
-from assay.pipeline.unchanged import EditCheck
 from assay.plugin import PromptRow
 from assay.records.capture import AnyStep
 from assay.records.experiment import Arm
@@ -99,7 +100,7 @@ from assay.run.family import end_leftovers, no_orphans_left
 from assay.run.notes import remove_passed
 from assay.run.raw import remove_kept
 from assay.run.resources import allow_open_files
-from assay.run.tapes import check_tape, open_tapes
+from assay.run.tapes import check_tape
 from assay.run.treatment import AddedFiles, files_below
 from assay.run.trial import check_program
 from assay.run.turn import Trace, Until
@@ -530,9 +531,6 @@ def _setting(request: RunRequest, graders: Sequence[PluginRef], template: Path |
     if request.executor.name == "local":
         check_confinement(surroundings, limits)
     if request.tape is not None:
-        if request.executor.name != "local":
-            msg = "--record, --replay and --fault need trials that run on this machine"
-            raise RequestError(msg)
         check_tape(request.tape)
     return Setting(
         agent=with_absolute_paths(agent, surroundings),
@@ -718,7 +716,7 @@ def execute(
     """
     progress = progress or BatchProgress()
     work = batch.work(trace)
-    tapes = open_tapes(spec.surroundings.tape for spec in _by_agent(batch.specs))
+    tapes = tapes_in_use(spec.surroundings.tape for spec in _by_agent(batch.specs))
     with tapes, rows or open_rows(batch, progress, write) as kept:
         work.prepare()
         for token in batch.earlier_tokens:

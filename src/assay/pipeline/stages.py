@@ -2,7 +2,8 @@
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ from msgspec import UNSET
 from assay import plugins
 from assay.adapters.model import ModelAdapter, answer_lines
 from assay.errors import PluginError
+from assay.graders.kept_verdicts import asking_anew
 from assay.pipeline.extract import extract
 from assay.pipeline.grading import judge
 from assay.pipeline.limiter import RateLimiter
@@ -27,12 +29,14 @@ from assay.records.http import NoAnswer
 from assay.records.recording import RawOutput, Recording, Turn, TurnEnd, raw_output, recording_of
 from assay.records.rows import Place, decode_row, encode_row
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
+from assay.records.tape import TapeUse
 from assay.records.trial import Trial, Verdict
 from assay.run.host import LocalHost
 from assay.run.notes import folder_of_row
 from assay.run.process import prepare_to_fork
 from assay.run.secrets import Secrets
 from assay.run.snapshot import leave_out, opened_repository
+from assay.run.tapes import open_tapes
 from assay.run.treatment import without_treatment
 from assay.run.trial import lost_trial, recorded
 from assay.run.turn import OnStep, Trace, Until
@@ -109,7 +113,7 @@ class RunTrial(msgspec.Struct, frozen=True, kw_only=True):
 
     def attempt(self, spec: TrialSpec, on_step: OnTrialStep | None = None) -> Outcome:
         """Make one attempt at a trial; its lines are interpreted only where that may matter."""
-        user = user_of(spec.prompt, AskingHost(spec.surroundings))
+        user = user_of(spec.prompt, AskingHost(spec.surroundings, "user"))
         with recorded(spec, trace=self.trace, user=user) as recording:
             recording = recording if user is None else user.recorded(recording, spec.prompt)
             raw = raw_output(spec.prompt, recording, _text_agent(spec))
@@ -149,7 +153,7 @@ def capture_attempt(
     until: Until | None = None,
 ) -> Trial:
     """Run one attempt at a trial here and read what the agent did."""
-    user = user_of(spec.prompt, AskingHost(spec.surroundings))
+    user = user_of(spec.prompt, AskingHost(spec.surroundings, "user"))
     with recorded(spec, on_step, trace, until, user) as recording:
         recording = recording if user is None else user.recorded(recording, spec.prompt)
         return read_recording(spec, recording)
@@ -273,8 +277,15 @@ class AskingHost(LocalHost):
     hides_env: ClassVar[bool] = True
     """Whether an agent that is asked gets only variables that were declared."""
 
-    def __init__(self, around: Surroundings | None = None) -> None:
-        """Questions about a trial are put in the sandbox in which it ran."""
+    tape: ClassVar[TapeUse | None] = None
+    """What becomes of the answers to questions that are about no trial that runs."""
+
+    def __init__(self, around: Surroundings | None = None, role: str = "judge") -> None:
+        """Questions about a trial are put in the sandbox in which it ran, and on its tape."""
+        tape = around.tape if around is not None else self.tape
+        if tape is not None:
+            tape = msgspec.structs.replace(tape, role=role, faults=())
+        self._tape = tape if tape is not None and (tape.written or tape.replay) else None
         sandbox = around.sandbox if around is not None else ""
         # The image of a container has the agent's program, not the judge's.
         in_container = around is not None and around.container
@@ -311,6 +322,7 @@ class AskingHost(LocalHost):
                 env_names=tuple(env),
                 isolate=self.hides_env,
                 own_home=True,
+                tape=self._tape,
             )
             captured = self.put(msgspec.structs.replace(spec, surroundings=around))
         self.spent_usd += captured.cost_usd or 0.0
@@ -341,16 +353,31 @@ class AskingHost(LocalHost):
         return capture_attempt(spec)
 
 
+@contextmanager
+def tapes_in_use(uses: Iterable[TapeUse | None]) -> Iterator[None]:
+    """Hold tapes open while trials run, or rows are graded; questions of judges go to them too."""
+    known = [use for use in uses if use is not None]
+    with asking_anew() if known else nullcontext(), open_tapes(known):
+        AskingHost.tape = msgspec.structs.replace(known[0], arm="") if known else None
+        try:
+            yield
+        finally:
+            AskingHost.tape = None
+
+
 def ask_model(spec: TrialSpec, model: ModelAdapter) -> Trial:
     """Put the prompt of a trial to a model by its URL.
 
     It is sent from this process, outside of any sandbox: nothing but that URL is reached.
     """
-    from assay.run.http import post  # late: with ssl 50 ms, and few runs ask a model by its URL
+    # Late: with ssl 50 ms, and few runs ask a model by its URL.
+    from assay.run.http import post
+    from assay.run.proxy import through_tape
 
     text, start_ms, began_s = spec.prompt.turns[0], round(time.time() * 1000), time.monotonic()
     try:
-        lines = answer_lines(post(model.request(text), spec.limits.turn_s))
+        with through_tape(spec, model.request(text)) as (request, lane):
+            lines = answer_lines(post(request, spec.limits.turn_s))
     except NoAnswer as error:
         took_ms = round((time.monotonic() - began_s) * 1000)
         lost = Recording(start_ms=start_ms, end_ms=start_ms + took_ms, failure=error.failure)
@@ -358,7 +385,14 @@ def ask_model(spec: TrialSpec, model: ModelAdapter) -> Trial:
     took_ms = round((time.monotonic() - began_s) * 1000)
     turn = Turn(text, TurnEnd(end_ms=took_ms, exit_code=0), lambda: lines)
     end_ms = start_ms + took_ms
-    return read_recording(spec, Recording(start_ms=start_ms, end_ms=end_ms, turns=(turn,)))
+    recording = Recording(
+        start_ms=start_ms,
+        end_ms=end_ms,
+        turns=(turn,),
+        replay=lane.replay() if lane else None,
+        wire=lane.wire() if lane else None,
+    )
+    return read_recording(spec, recording)
 
 
 def asking_spec(agent: PluginRef, text: str, cwd: str, timeout_s: float = 60.0) -> TrialSpec:

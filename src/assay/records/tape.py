@@ -14,7 +14,7 @@ import stat
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -128,7 +128,8 @@ class Lane(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_defau
         """The lane, for people."""
         arm = f"{self.arm}, " if self.arm else ""
         if self.role:
-            return f"{arm}question {self.trial} to a {self.role}"
+            again = f" ({self.trial})" if self.trial > 1 else ""
+            return f"{arm}question {self.prompt.partition(' ')[2]} to a {self.role}{again}"
         again = f", attempt {self.attempt + 1}" if self.attempt else ""
         return f"{arm}prompt {self.prompt}, trial {self.trial}{again}"
 
@@ -167,6 +168,12 @@ class Exchange(msgspec.Struct, kw_only=True, frozen=True, rename="camel", omit_d
     tokens: Tokens | None = None
     turn: int = 0
     """Of the prompt, from 1."""
+    talk: int = 0
+    """Which conversation of the lane it belongs to; sub-agents have others than their agent."""
+    after: int = 0
+    """How many exchanges of the lane had ended when it was asked."""
+    cause: int = 0
+    """The exchange whose answer began its conversation; 0 is the prompt, or not known."""
 
     @property
     def took_ms(self) -> int:
@@ -186,6 +193,9 @@ class Spot(NamedTuple):
     lane: int
     number: int
     key: str
+    talk: int = 0
+    after: int = 0
+    cause: int = 0
 
 
 class _Index(msgspec.Struct, kw_only=True):
@@ -467,8 +477,12 @@ def _take(index: _Index, at: int, lines: Iterable[_Line]) -> None:
         if line.lane is not None:
             index.lanes.append(line.lane)
         if line.exchange is not None:
-            one = line.exchange
-            index.spots.append(Spot(at, one.lane, one.number, _key_of_folded(one)))
+            index.spots.append(_spot(at, line.exchange))
+
+
+def _spot(at: int, one: Exchange) -> Spot:
+    key = _key_of_folded(one)
+    return Spot(at, one.lane, one.number, key, one.talk, one.after, one.cause)
 
 
 def _key_of_folded(exchange: Exchange) -> str:
@@ -504,7 +518,7 @@ class TapeWriter(Tape):
         folded = msgspec.structs.replace(exchange, request=request, results=results)
         with self._lock:
             at = self._append_with(parts, _encoded_line("exchange", folded))
-            self._index.spots.append(Spot(at, folded.lane, folded.number, _key_of_folded(folded)))
+            self._index.spots.append(_spot(at, folded))
             return self.end - at
 
     def _append_with(self, parts: dict[str, bytes], line: bytes) -> int:
@@ -517,6 +531,23 @@ class TapeWriter(Tape):
         at = self._append(b"".join(lines) + line)
         self._index.parts |= dict.fromkeys(new, at)
         return at
+
+    def add_from(
+        self,
+        source: Tape,
+        lanes: Mapping[int, Lane],
+        change: Callable[[Exchange], Exchange] = lambda one: one,
+    ) -> dict[int, int]:
+        """Add these lanes of another tape, as they are given; return the numbers they get here."""
+        numbers = {}
+        for old in sorted(lanes):
+            about = source.about(lanes[old])
+            given = msgspec.structs.replace(lanes[old], about=about or None)
+            numbers[old] = self.add_lane(given).lane
+        for one in source.exchanges():
+            if one.lane in numbers:
+                self.add(change(msgspec.structs.replace(one, lane=numbers[one.lane])))
+        return numbers
 
     def close(self) -> None:
         """Write the index."""
@@ -540,6 +571,25 @@ class TapeWriter(Tape):
             msg = f"cannot write the tape {self.path}: {error.strerror}"
             raise OutputError(msg) from error
         return at
+
+
+def copy_lanes(
+    source: Tape,
+    target: Path,
+    lanes: Mapping[int, Lane],
+    change: Callable[[Exchange], Exchange] = lambda one: one,
+) -> None:
+    """Write a tape with these lanes of another, as they are given, in their order.
+
+    The target appears when it is whole; it may be the source.
+    """
+    part = target.with_name(f".{target.name[:100]}.part")
+    part.unlink(missing_ok=True)
+    with TapeWriter(part) as writer:
+        writer.add_from(source, lanes, change)
+    if target.exists():
+        part.chmod(target.stat().st_mode & 0o777)
+    part.replace(target)
 
 
 def _encoded_line(name: str, value: Any) -> bytes:

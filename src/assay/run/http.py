@@ -99,7 +99,7 @@ class _Call:
         }
         if key := os.environ.get(request.key_variable, "").strip():
             headers[request.key_header] = f"{request.key_prefix}{key}"
-        self._connection, target, extra = _connection(self._url, self._timeout_s)
+        self._connection, target, extra = open_connection(self._url, self._timeout_s)
         try:
             if self._is_cut:
                 raise TimeoutError
@@ -120,7 +120,9 @@ class _AnswerTooLong(Exception):
     pass
 
 
-def _connection(url: SplitResult, timeout_s: float) -> tuple[HTTPConnection, str, dict[str, str]]:
+def open_connection(
+    url: SplitResult, timeout_s: float
+) -> tuple[HTTPConnection, str, dict[str, str]]:
     """Return a connection, by the proxy of the environment if there is one.
 
     Also return the target of the request, and the headers that the proxy needs.

@@ -11,7 +11,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, InvalidURL
+from http.client import HTTPConnection, HTTPException, HTTPResponse, InvalidURL
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -19,10 +19,14 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from assay.plugin import Adapter, Ask, Command
+from assay.records.http import HttpRequest, NoAnswer
+from assay.records.spec import TrialSpec
 from assay.records.tape import Exchange
 from assay.run.gateway import Limits, origin_of
+from assay.run.http import open_connection
 from assay.run.tapes import TapeLane
-from assay.run.wire import Pieces
+from assay.run.wire import Names, Pieces
+from assay.run.workspace import our_secrets
 
 _HOST = "127.0.0.1"
 _BLOCK = 65_536
@@ -86,6 +90,38 @@ class Proxy:
         self._lane.end()
         for server in self._servers.values():
             server.end()
+
+
+@contextlib.contextmanager
+def through_tape(
+    spec: TrialSpec, request: HttpRequest
+) -> Iterator[tuple[HttpRequest, TapeLane | None]]:
+    """Yield a request that goes by way of the tape of its trial, if that has one.
+
+    Raises NoAnswer if the tape has none.
+    """
+    if spec.surroundings.tape is None:
+        yield request, None
+        return
+    names = Names(spec.surroundings.cwd, None)
+    lane = TapeLane(spec, spec.surroundings.tape, names, _Question())
+    proxy = Proxy(lane)
+    try:
+        yield msgspec.structs.replace(request, url=proxy.through(request.url)), lane
+    finally:
+        proxy.close()
+        if (failure := lane.failure()) is not None:
+            raise NoAnswer(failure)
+
+
+class _Question:
+    """A conversation of one request."""
+
+    turns = ()
+
+    def __init__(self) -> None:
+        self.secrets = our_secrets()
+        self.cancelled = threading.Event()
 
 
 class _RefusedError(Exception):
@@ -181,6 +217,9 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: _Server  # type: ignore[assignment]  # of which the base class wants nothing
     _upstream: HTTPConnection | None = None
+    _prefix = ""
+    """Before the path of a request: a proxy of the environment wants the whole address."""
+    _login: Mapping[str, str] = {}
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing."""
@@ -214,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
         if "websocket" in self.headers.get("upgrade", "").lower():
             self._send_plain(426, "this proxy speaks no websocket")
             return
-        number = lane.arrived()
+        number, n_before = lane.arrived()
         faults = lane.faults(number)
         lane.ended.wait(sum(fault.slow_s for fault in faults))
         if status := next((fault.status for fault in faults if fault.status), 0):
@@ -230,7 +269,7 @@ class _Handler(BaseHTTPRequestHandler):
             finally:
                 lane.played(found)
         elif lane.asks_provider:
-            self._pass_on(body, plain, began_s, cut=cut)
+            self._pass_on(body, plain, began_s, n_before, cut=cut)
         else:
             self._send_plain(404, "the tape has no answer to this request")
 
@@ -335,9 +374,11 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._end()
 
-    def _pass_on(self, body: bytes, plain: bytes, began_s: float, *, cut: bool) -> None:
+    def _pass_on(
+        self, body: bytes, plain: bytes, began_s: float, n_before: int, *, cut: bool
+    ) -> None:
         """Ask the provider; pass its answer on as it comes, and keep it."""
-        exchange = Exchange(lane=0, number=0, method=self.command, path=self.path)
+        exchange = Exchange(lane=0, number=0, method=self.command, path=self.path, after=n_before)
         try:
             response = self._ask(body)
         except (OSError, HTTPException):
@@ -410,7 +451,8 @@ class _Handler(BaseHTTPRequestHandler):
             # Only this is a failure that no request brings about.
             connection = self._upstream = kept or self._connected()
             try:
-                connection.request(self.command, self.path, body or None, headers)
+                target = f"{self._prefix}{self.path}"
+                connection.request(self.command, target, body or None, {**headers, **self._login})
                 return connection.getresponse()
             except (InvalidURL, ValueError) as error:
                 self._forget()
@@ -423,9 +465,10 @@ class _Handler(BaseHTTPRequestHandler):
         raise AssertionError
 
     def _connected(self) -> HTTPConnection:
-        split = urlsplit(self.server.upstream)
-        kind = HTTPSConnection if split.scheme == "https" else HTTPConnection
-        made = kind(split.hostname or "", split.port, timeout=_TIMEOUT_S)
+        """Connect with the provider, by the proxy of the environment if there is one."""
+        origin = self.server.upstream
+        made, target, self._login = open_connection(urlsplit(origin), _TIMEOUT_S)
+        self._prefix = origin if target.startswith("http") else ""
         try:
             made.connect()
         except OSError:

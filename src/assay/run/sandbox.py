@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from assay import system
 from assay.errors import AssayError, SpawnError
 from assay.records.files import temporary_folder
 from assay.run.landlock import is_known_machine, landlocked
@@ -96,6 +97,9 @@ def sandboxed(
 
 def check_sandbox(*, network: bool) -> None:
     """Raise AssayError, with the reason, unless a sandbox can be made on this machine."""
+    if not system.is_linux():
+        msg = "--sandbox: there is no sandbox on this system"
+        raise AssayError(msg, hint="--container confines agents here, too")
     words = [*_own_system(network=network), "--tmpfs", "/tmp", "--", "true"]
     try:
         done = run_program(words, timeout_s=20.0)
@@ -135,7 +139,7 @@ def kind_of_sandbox(*, network: bool) -> str:
 @cache
 def works_landlock() -> bool:
     """Whether Landlock keeps a program from a file on this machine: it is tried."""
-    if not is_known_machine():
+    if not system.is_linux() or not is_known_machine():
         return False
     with temporary_folder("assay-try-") as folder:
         secret = Path(folder, "secret")

@@ -3,7 +3,8 @@
 import hashlib
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,15 +14,18 @@ import msgspec
 from assay.errors import InputError, OutputError
 from assay.records.answers import tokens_in
 from assay.records.capture import Cause, Difference, Failure, Replay, Wire
+from assay.records.files import temporary_folder
 from assay.records.spec import TrialSpec
 from assay.records.tape import (
     MOST_UNPACKED,
     Exchange,
     Fault,
     Lane,
+    Spot,
     Tape,
     TapeUse,
     TapeWriter,
+    copy_lanes,
 )
 from assay.run.gateway import Traffic
 from assay.run.secrets import Secrets
@@ -32,8 +36,11 @@ from assay.run.wire import (
     first_difference,
     for_tape,
     history,
+    last_text,
     model_in,
     similarity,
+    whole_texts,
+    without_ids,
     without_keys,
 )
 
@@ -48,12 +55,17 @@ _LATE_BYTES = 1024 * 1024
 """What is longer is not read any more after the end of the trial."""
 _ORDER_S = 3.0
 """How long an answer waits for one before it that may not be asked for in this run."""
-_APART_S = 0.03
+_APART_S = 0.15
 """Between answers to an agent and its sub-agent, one of which waited for the other."""
+_MOST_BEGINNINGS = 16
+"""Answers that are looked at for what began a sub-agent."""
 _BESIDE_S = 10.0
 """How long a request beside the conversation waits for the agent to go on without its answer."""
 _open: dict[str, Tape] = {}
 """The tapes of the run that this process executes, by their paths."""
+_questions = Counter[tuple[str, str]]()
+"""How often judges and simulated users were asked something in this run, by arm and question."""
+_counting = threading.Lock()
 
 
 @contextmanager
@@ -67,6 +79,7 @@ def open_tapes(uses: Iterable[TapeUse | None]) -> Iterator[None]:
                     writes = name == use.written
                     _open[name] = stack.enter_context((TapeWriter if writes else Tape)(Path(name)))
                     stack.callback(_open.pop, name)
+                    stack.callback(_questions.clear)
         yield
 
 
@@ -76,6 +89,37 @@ def check_tape(use: TapeUse) -> None:
     if use.replay or (use.record and path.exists()):
         with Tape(path) as tape:
             tape.check()
+
+
+def tape_for(spec: TrialSpec) -> bytes | None:
+    """Return a tape with what ours has of a trial, for another machine."""
+    use = spec.surroundings.tape
+    source = _open.get(use.replay) if use is not None else None
+    if use is None or source is None:
+        return None
+    key = (use.arm, spec.prompt.id, spec.number)
+    # Questions to a simulated user are found by what they are.
+    lanes = {one.lane: one for one in source.current.values() if one.role or one.key[:3] == key}
+    with temporary_folder("assay-tape-") as folder:
+        path = Path(folder, "tape")
+        copy_lanes(source, path, lanes)
+        return path.read_bytes()
+
+
+def take_tape(spec: TrialSpec, recorded: bytes | None) -> int:
+    """Add to our tape what another machine has recorded of a trial; return its lane here."""
+    use = spec.surroundings.tape
+    target = _open.get(use.written) if use is not None else None
+    if recorded is None or not isinstance(target, TapeWriter):
+        return 0
+    with temporary_folder("assay-tape-") as folder:
+        path = Path(folder, "tape")
+        path.write_bytes(recorded)
+        with Tape(path) as source:
+            grown = {lane.lane: lane for lane in source.current.values()}
+            lanes = target.add_from(source, grown)
+            mine = [lane.lane for lane in grown.values() if not lane.role]
+    return lanes[mine[-1]] if mine else 0
 
 
 class _Conversation(Protocol):
@@ -88,6 +132,29 @@ class _Conversation(Protocol):
     def turns(self) -> Sequence[Any]:
         """Those that are over."""
         ...
+
+
+class _Talks:
+    """The conversations of a lane that is recorded."""
+
+    def __init__(self) -> None:
+        self._ends: list[list[bytes]] = []
+        """Of each the messages of its newest request, as digests."""
+        self._answers: deque[tuple[int, str]] = deque(maxlen=_MOST_BEGINNINGS)
+
+    def place(self, number: int, made: Exchange) -> tuple[int, int]:
+        """Return the conversation of an exchange, and the exchange that began it."""
+        messages = history(made.request)
+        digests = [hashlib.sha256(msgspec.json.encode(one)).digest() for one in messages]
+        self._answers.append((number, whole_texts(made.answer)))
+        for talk, before in enumerate(self._ends):
+            if digests[: len(before)] == before:
+                self._ends[talk] = digests
+                return talk, 0
+        self._ends.append(digests)
+        said = last_text(messages)
+        began = (n for n, text in self._answers if said and n < number and said in text)
+        return len(self._ends) - 1, next(began, 0)
 
 
 class TapeLane:
@@ -124,11 +191,28 @@ class TapeLane:
         self._source = _open.get(use.replay)
         self._target = _open.get(use.written)
         assert self._target is None or isinstance(self._target, TapeWriter)
-        self._key = (use.arm, spec.prompt.id, spec.number, len(spec.retried))
+        self._key = self._own_key() if use.role else (
+            use.arm, spec.prompt.id, spec.number, len(spec.retried)
+        )  # fmt: skip
         self._lane = self._source.current.get(self._key) if self._source else None
         self._spots = self._source.spots(self._lane.lane) if self._source and self._lane else []
+        self._talks = _Talks()
         self._written: Lane | None = self._lane if use.misses and self._lane else None
         self._n_written = len(self._spots) if self._written else 0
+
+    def _own_key(self) -> tuple[str, str, int, int]:
+        """Return what finds the lane of a question that is no trial: its text, and how often it was
+        put before. What it makes up anew each time, such as a code, has a name."""
+        text = without_ids("\n".join(self._asked()), self._names)
+        name = f"{self.use.role} {hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        with _counting:
+            _questions[self.use.arm, name] += 1
+            return self.use.arm, name, _questions[self.use.arm, name], 0
+
+    def _asked(self) -> list[str]:
+        """Return the turns of the prompt, as they stand on the tape."""
+        turns = _masked_turns(self._spec, self._conversation.secrets)
+        return [without_ids(turn, self._names) for turn in turns] if self.use.role else turns
 
     @property
     def replays(self) -> bool:
@@ -140,11 +224,11 @@ class TapeLane:
         """Whether what the tape does not have is asked of the provider."""
         return self._source is None or self.use.misses
 
-    def arrived(self) -> int:
-        """Return the number of a request that has arrived."""
+    def arrived(self) -> tuple[int, int]:
+        """Return the number of a request that has arrived, and how many are on the tape."""
         with self._lock:
             self._n_asked += 1
-            return self._n_asked
+            return self._n_asked, self._n_written
 
     def faults(self, number: int) -> list[Fault]:
         """Return what is to go wrong with a request: the same in each run of the same trial."""
@@ -162,7 +246,7 @@ class TapeLane:
             return None
         with self._reading:
             secrets = self._conversation.secrets.with_credentials(credentials)
-            request, results, request_calls = asked(body, self._names, secrets)
+            request, results, calls, ids = asked(body, self._names, secrets)
         wanted = Exchange(lane=0, number=0, method=method, path=_plain(path), request=request)
         try:
             found = self._found(wanted)
@@ -172,9 +256,9 @@ class TapeLane:
             found = None
         if found is None:
             return None
-        self._compare(found, request_calls, results)
+        self._compare(found, calls, results)
         return msgspec.structs.replace(
-            found, answer=[(ms, self._names.show(text)) for ms, text in found.answer]
+            found, answer=[(ms, self._shown(text, ids)) for ms, text in found.answer]
         )
 
     def _found(self, wanted: Exchange) -> Exchange | None:
@@ -193,8 +277,16 @@ class TapeLane:
             self._miss_at_last(wanted)
             return None
         if fresh:
-            self._wait_for_earlier(spot.number)
+            self._wait_for_others(spot)
         return self._source.exchange(spot)
+
+    def _shown(self, text: str, ids: Mapping[str, str]) -> str:
+        """Return a piece of an answer with what stands in this trial for its names."""
+        text = self._names.show(text)
+        if self.use.role and "<assay:id " in text:
+            for own, name in ids.items():
+                text = text.replace(name, own)
+        return text
 
     def _compare(self, found: Exchange, calls: Sequence[str], results: Sequence[Any]) -> None:
         """Note which results of tools are not those that were recorded."""
@@ -207,13 +299,22 @@ class TapeLane:
                     call=number, call_id=call[:_SHOWN], recorded=before[:_SHOWN], now=now[:_SHOWN]
                 )
 
-    def _wait_for_earlier(self, number: int) -> None:
-        """Wait until the exchanges before this one are over.
+    def _wait_for_others(self, spot: Spot) -> None:
+        """Wait until the exchanges before this one are over, and those of sub-agents that were over
+        when the conversation went on.
 
         What an agent and its sub-agents do at the same time then comes in the order in which it
         came. One that is not asked for any more holds the others up once.
         """
-        earlier = {spot.number for spot in self._spots if spot.number < number}
+        earlier = {one.number for one in self._spots if one.number < spot.number}
+        following = (one for one in self._spots if one.talk == spot.talk)
+        after = next((one.after for one in following if one.number > spot.number), 0)
+        began = {one.talk: one.cause for one in self._spots if one.cause}
+        earlier |= {
+            one.number
+            for one in self._spots
+            if spot.number < one.number <= after and 0 < began.get(one.talk, 0) < spot.number
+        }
         with self._changed:
             if earlier <= self._played:
                 return
@@ -276,10 +377,11 @@ class TapeLane:
 
     def _why_missed(self, wanted: Exchange) -> str:
         assert self._source is not None
-        spec = self._spec
+        if self._lane is None and self.use.role:
+            return self._no_question()
         if self._lane is None:
             return f"it has no {self._wanted_words()}; {_present_words(self._source, self._key)}"
-        turns = _masked_turns(spec, self._conversation.secrets)
+        turns = self._asked()
         if found := first_difference(self._lane.asked, turns, "turns of the prompt"):
             return _apart_words("the prompt is another one", found)
         nearest = self._nearest(wanted)
@@ -289,6 +391,21 @@ class TapeLane:
         found = first_difference(old, new) or ("the method", nearest.method, wanted.method)
         what = f"request {self._n_asked} differs from exchange {nearest.number}"
         return _apart_words(what, found)
+
+    def _no_question(self) -> str:
+        """Say how a question to a judge differs from the nearest on the tape."""
+        assert self._source is not None
+        known = [lane.asked for lane in self._source.lanes if lane.role == self.use.role]
+        turns = self._asked()
+        nearest = max(known, key=lambda asked: _common_start(asked, turns), default=None)
+        if nearest is None:
+            return f"it has no question to a {self.use.role}"
+        found = first_difference(nearest, turns)
+        if found is None:
+            return f"the same question to a {self.use.role} was put less often"
+        return _apart_words(
+            f"no such question to a {self.use.role} was recorded; one differs", found
+        )
 
     def _nearest(self, wanted: Exchange) -> Exchange | None:
         assert self._source is not None
@@ -332,8 +449,9 @@ class TapeLane:
     def _as_kept(
         self, exchange: Exchange, body: bytes, pieces: Sequence[TimedPiece], secrets: Secrets
     ) -> Exchange:
-        request, results, _ = asked(body, self._names, secrets)
-        answer = for_tape(pieces, self._names, secrets)
+        request, results, _, ids = asked(body, self._names, secrets)
+        # A judge repeats the code of its question; an agent's ids are those of answers anyway.
+        answer = for_tape(pieces, self._names, secrets, ids if self.use.role else {})
         return msgspec.structs.replace(
             exchange,
             path=_plain(exchange.path),
@@ -369,8 +487,15 @@ class TapeLane:
             if self._written is None:
                 self._written = target.add_lane(self._new_lane())
             self._n_written += 1
+            talk, cause = self._talks.place(self._n_written, made)
             self._n_bytes += target.add(
-                msgspec.structs.replace(made, lane=self._written.lane, number=self._n_written)
+                msgspec.structs.replace(
+                    made,
+                    lane=self._written.lane,
+                    number=self._n_written,
+                    talk=talk,
+                    cause=cause,
+                )
             )
         except OutputError as error:
             self.error = self.error or error
@@ -397,7 +522,8 @@ class TapeLane:
             prompt=prompt,
             trial=trial,
             attempt=attempt,
-            asked=_masked_turns(self._spec, self._conversation.secrets),
+            asked=self._asked(),
+            role=self.use.role,
             agent=self._spec.agent.name,
             version=identity.program if identity is not None else "",
             about=self._about(),
@@ -447,6 +573,12 @@ class TapeLane:
             yield "no request to a model passed the proxy: the agent does not use its base URL"
         for why, n in self._lost.items():
             yield f"{n} exchanges are not on the tape: {why}"
+
+
+def _common_start(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many characters two texts have in common before they part."""
+    pairs = enumerate(zip("\n".join(old), "\n".join(new), strict=False))
+    return next((at for at, (a, b) in pairs if a != b), len("\n".join(new)))
 
 
 def _plain(path: str) -> str:

@@ -6,7 +6,7 @@ ids and cache keys are numbered as they appear; and the results of tools are kno
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -113,6 +113,8 @@ class RequestKey(NamedTuple):
     """What tools returned, in order."""
     calls: list[str]
     """The ids of the calls that they are the results of, as the agent has them."""
+    ids: dict[str, str]
+    """What stands on the tape in place of each id."""
 
 
 def without_keys(text: str) -> str:
@@ -145,9 +147,15 @@ def asked(body: bytes, names: Names, secrets: Secrets) -> RequestKey:
     try:
         value = msgspec.json.decode(masked) if masked else None
         reader = _Reader(names)
-        return RequestKey(reader.read(value), reader.results, reader.calls)
+        return RequestKey(reader.read(value), reader.results, reader.calls, reader.ids)
     except (msgspec.DecodeError, RecursionError):  # no JSON, or nested too deeply
-        return RequestKey(_Reader(names).read(masked), [], [])
+        return RequestKey(_Reader(names).read(masked), [], [], {})
+
+
+def without_ids(text: str, names: Names) -> str:
+    """Return a text with names for folders, dates and ids."""
+    found: str = _Reader(names).read(text)
+    return found
 
 
 class _Reader:
@@ -155,7 +163,7 @@ class _Reader:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._ids: dict[str, str] = {}
+        self.ids: dict[str, str] = {}
         self._ids_of_result: dict[str, str] | None = None
         """Of the result that is read: what it says differs from run to run, so that its ids must
         not move the numbers of others."""
@@ -204,8 +212,8 @@ class _Reader:
     def _id(self, value: str) -> str:
         own = self._ids_of_result
         if own is None:
-            return self._ids.setdefault(value, f"<assay:id {len(self._ids) + 1}>")
-        return self._ids.get(value) or own.setdefault(value, f"<assay:own id {len(own) + 1}>")
+            return self.ids.setdefault(value, f"<assay:id {len(self.ids) + 1}>")
+        return self.ids.get(value) or own.setdefault(value, f"<assay:own id {len(own) + 1}>")
 
     def _text(self, text: str) -> str:
         if len(text) < 8:
@@ -338,14 +346,18 @@ class Pieces:
 _EVENT_END = re.compile(rb"\n\n|\r\n\r\n")
 
 
-def for_tape(pieces: Sequence[TimedPiece], names: Names, secrets: Secrets) -> list[tuple[int, str]]:
-    """Return an answer without secrets and with names for folders."""
+def for_tape(
+    pieces: Sequence[TimedPiece], names: Names, secrets: Secrets, ids: Mapping[str, str]
+) -> list[tuple[int, str]]:
+    """Return an answer without secrets and with names for folders, and for these ids."""
+    known = re.compile("|".join(map(re.escape, ids))) if ids else None
 
     def found(text: str) -> tuple[str, Sequence[Span]]:
         masked = without_keys(secrets.mask_text(text))
         if len(masked) != len(text):  # of a secret that is not ASCII
             return text, [(0, len(text), names.hide(masked))]
-        return masked, [*names.spans(masked)]
+        repeated = known.finditer(masked) if known is not None else ()
+        return masked, [*names.spans(masked), *((*m.span(), ids[m[0]]) for m in repeated)]
 
     return replace_in_answer(pieces, found)
 
@@ -387,6 +399,22 @@ def replace_in_answer(
             text = f"{head}{msgspec.json.encode(value).decode()}{tail}" if changed else piece.text
         made.append((piece.ms, text))
     return made
+
+
+def whole_texts(answer: Sequence[tuple[int, str]]) -> str:
+    """Return all texts of an answer, those that came in pieces as one."""
+    texts: dict[Any, str] = {}
+    for _, event in answer:
+        head, value, _ = data_of(event)
+        for key, _, text in _strings(value) if head is not None else ():
+            texts[key] = texts.get(key, "") + text
+    return "\n".join(texts.values())
+
+
+def last_text(messages: Sequence[Any]) -> str:
+    """Return the longest text of the last message, as it stands in JSON."""
+    texts = [text for _, _, text in _strings(messages[-1:])]
+    return msgspec.json.encode(max(texts, key=len, default="")).decode()[1:-1]
 
 
 _APART = ("type", "index", "output_index", "content_index", "item_id")

@@ -49,6 +49,8 @@ def make_app(service: ViewerService) -> Starlette:
         "row",
         "game",
         "raw",
+        "requests",
+        "request",
         "sheet",
         "search",
         "why",
@@ -109,6 +111,13 @@ class _Pages:
     def raw(self, request: Request) -> Response:
         return _json(self._service.raw(_runs(request), *_place(request)))
 
+    def requests(self, request: Request) -> Response:
+        return _json(self._service.requests(_runs(request), *_place(request)))
+
+    def request(self, request: Request) -> Response:
+        number = _number(request, "request")
+        return _json(self._service.request(_runs(request), *_place(request), number))
+
     def search(self, request: Request) -> Response:
         asked = request.query_params
         found = self._service.search(_runs(request), asked.get("q", ""), asked.get("after", ""))
@@ -146,12 +155,17 @@ def _runs(request: Request) -> str:
 
 def _place(request: Request) -> tuple[str, str, int]:
     params = request.query_params
-    number = params.get("n") or "1"
+    return params.get("run", ""), params.get("id", ""), _number(request, "n")
+
+
+def _number(request: Request, name: str) -> int:
+    number = request.query_params.get(name) or "1"
     # int() takes blanks, underscores and digits of all scripts, and refuses thousands of them.
     if not number.isascii() or not number.isdigit() or len(number) > _MOST_DIGITS:
-        msg = f"n is {number[:20]!r}; it must be the number of a trial, from 1"
+        what = "a trial" if name == "n" else "a request"
+        msg = f"{name} is {number[:20]!r}; it must be the number of {what}, from 1"
         raise _BadRequest(msg)
-    return params.get("run", ""), params.get("id", ""), int(number)
+    return int(number)
 
 
 def _json(answer: Any) -> Response:

@@ -19,6 +19,7 @@ from assay.viewer.labels import LabelSheet, RunLabels, label_file, read_run_labe
 from assay.viewer.library import Library, game_log, raw_files
 from assay.viewer.overview import OpenRun, overview
 from assay.viewer.prompts import Prompts, Query
+from assay.viewer.requests import TapeOfTrial
 from assay.viewer.search import Searcher
 from assay.viewer.why import why
 
@@ -109,6 +110,24 @@ class ViewerService:
         """Return the raw streams of a trial."""
         path, entry = self._entry(runs, label, prompt_id, number)
         return {"files": raw_files(path.parent, prompt_id, entry)} if path and entry else None
+
+    def requests(self, runs: str, label: str, prompt_id: str, number: int) -> dict[str, Any] | None:
+        """List what the agent of a trial asked its models."""
+        path, entry = self._entry(runs, label, prompt_id, number)
+        if not path or not entry:
+            return None
+        with TapeOfTrial(path.parent, prompt_id, entry) as tape:
+            return tape.listing(entry.get("trajectory") or [])
+
+    def request(
+        self, runs: str, label: str, prompt_id: str, number: int, request: int
+    ) -> dict[str, Any] | None:
+        """Return one of these requests in full."""
+        path, entry = self._entry(runs, label, prompt_id, number)
+        if not path or not entry:
+            return None
+        with TapeOfTrial(path.parent, prompt_id, entry) as tape:
+            return tape.request(request)
 
     def why(self, runs: str) -> dict[str, Any]:
         """Say why trials of the chosen runs failed."""

@@ -20,6 +20,8 @@ from assay.cli.options import (
     confinement_options,
     executor_options,
     executor_ref,
+    tape_options,
+    tape_use,
     with_options,
 )
 from assay.cli.parameters import (
@@ -40,6 +42,7 @@ from assay.cli.progress import Progress
 from assay.errors import Interrupted
 from assay.pipeline.stages import local_machine
 from assay.records.spec import PluginRef, TrialSpec
+from assay.records.tape import Fault
 from assay.records.text import counted_noun
 from assay.records.trial import Trial
 from assay_arc import GameProblem, StoreProblem
@@ -153,6 +156,11 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_cost: float | None
     rate: float | None
     longest_wait: float
+    record: Path | None
+    replay: Path | None
+    record_misses: bool
+    pace: float
+    faults: Sequence[Fault]
     executor: str
     address: str | None
     resume: str | None
@@ -237,6 +245,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 )
 @rate_option
 @longest_wait_option
+@with_options(tape_options)
 @with_options(executor_options)
 @click.option(
     "--resume",
@@ -425,6 +434,7 @@ def new_run(
         "cpus": options.cpus,
     }
     benchmark = _benchmark_options(place, games, options)
+    tape = tape_use(msgspec.structs.asdict(options))
     run_id = str(uuid.uuid4())
     meta = RunMeta(
         run_id=run_id,
@@ -455,6 +465,7 @@ def new_run(
             "concurrency": options.concurrency,
             "retries": options.retries or 0,
             **{name: value for name, value in confinement.items() if value is not None},
+            **({"tape": msgspec.to_builtins(tape)} if tape is not None else {}),
         },
     )
     if online is not None:
@@ -550,6 +561,8 @@ def print_result(run: ArcRun, card: Scorecard) -> None:
     if official := run.meta.official:
         score = "-" if official.score_percent is None else f"{official.score_percent:.2f}"
         click.echo(f"Official scorecard {official.card_id}: {score} / 100, {official.url}")
+    if tape := run.run.replayed_from:
+        click.echo(f"The models' answers come from {tape}: this checks the harness, not the agent.")
     lost = unmeasured_words(run.meta)
     score = words if card.games else "no score"
     click.echo(f"{run.meta.harness}: {score}{'; ' + lost if lost else ''}")

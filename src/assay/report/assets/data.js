@@ -185,6 +185,15 @@ class LiveSource {
     return this.#ask("raw", { run, id, n });
   }
 
+  /** What the agent of a trial asked its models; in a file there is none. */
+  requests(run, id, n) {
+    return this.#ask("requests", { run, id, n });
+  }
+
+  request(run, id, n, request) {
+    return this.#ask("request", { run, id, n, request });
+  }
+
   why() {
     return this.#ask("why");
   }

@@ -67,7 +67,8 @@ export class StepList {
   #observer = null;
   #lists = new Map();
 
-  /** Options: turns (usage of each), linkTo (address of a step), idPrefix, dense. */
+  /** Options: turns (usage of each), linkTo (address of a step), idPrefix, dense,
+   * requestOf (what shows the request that a step answers). */
   constructor(nodes, options = {}) {
     this.#nodes = nodes;
     this.#options = { dense: (nodes.all ?? nodes).length > MAX_OPEN_STEPS, turns: [], ...options };
@@ -185,9 +186,11 @@ export class StepList {
   }
 
   #stepView(node) {
-    const { linkTo, dense } = this.#options;
-    const id = this.#stepId(node.number);
-    return stepCard(node, { id, link: linkTo?.(node.number), dense }, () => this.#nested(node));
+    const { linkTo, dense, requestOf } = this.#options;
+    const options = { id: this.#stepId(node.number), link: linkTo?.(node.number), dense };
+    const card = stepCard(node, options, () => this.#nested(node));
+    if (requestOf) card.append(requestOf(node.number));
+    return card;
   }
 
   #nested(node) {
@@ -215,7 +218,7 @@ export class StepList {
 
 /** Opens the folds of a step, not those of its sub-agent's steps. */
 function openFolds(step) {
-  for (const details of step.querySelectorAll(":scope > details:not(.sent)")) {
+  for (const details of step.querySelectorAll(":scope > details:not(.sent, .request)")) {
     details.dispatchEvent(new Event("unfold"));
     details.open = true;
   }

@@ -41,7 +41,8 @@ export async function trialPage(source, overview, address) {
   if (!trial) return h("p", { class: "notice" }, "There is no such trial here.");
   const trials = prompt ? trialsOf(overview, prompt) : [];
   const linkTo = (number) => trialHref(run, id, n, number + 1, route.query);
-  const trace = new Trace(trial, linkTo);
+  const requests = trial.wire?.tape && source.requests ? new Requests(source, route) : null;
+  const trace = new Trace(trial, linkTo, requests);
   const page = h(
     "div",
     { class: "trial" },
@@ -65,6 +66,7 @@ export async function trialPage(source, overview, address) {
         timeline(trial.trajectory, trial.total, linkTo),
         trace.list.view,
         moreView(trial),
+        requests?.list ?? null,
         trial.raw ? rawView(() => source.raw(run, id, n)) : null,
       ),
     ),
@@ -83,11 +85,15 @@ class Trace {
   #linkTo;
   troubles;
 
-  constructor(trial, linkTo) {
+  constructor(trial, linkTo, requests) {
     const top = nestSteps(trial.trajectory);
     this.#nodes = top.all;
     this.#linkTo = linkTo;
-    this.list = new StepList(top, { turns: trial.turnUsage, linkTo });
+    this.list = new StepList(top, {
+      turns: trial.turnUsage,
+      linkTo,
+      requestOf: requests ? (number) => requests.ofStep(number) : undefined,
+    });
     this.outline = new Outline(top.all, linkTo);
     this.troubles = top.all.filter(({ step }) => callState(step) !== "done");
   }
@@ -424,6 +430,91 @@ function moreView(trial) {
       parts.map(([name, value]) => [h("h3", {}, name), valueView(value)]),
     ),
   ];
+}
+
+/** What the agent asked its models: read from the tape when somebody wants to see it. */
+class Requests {
+  #source;
+  #place;
+  #listing = null;
+
+  constructor(source, { run, prompt, trial }) {
+    this.#source = source;
+    this.#place = [run, prompt, trial];
+  }
+
+  /** The request whose answer a step was, behind a fold. */
+  ofStep(number) {
+    const view = this.#fold("Request to the model", async () => {
+      const listing = await this.#listed();
+      const request = listing?.steps?.[number];
+      if (!request) return dimText(listing?.why ?? "The request of this step is not known.");
+      return this.#whole(request);
+    });
+    view.classList.add("request");
+    return view;
+  }
+
+  /** All requests of the trial, in a line each. */
+  get list() {
+    return this.#fold("Requests to models", async () => {
+      const listing = await this.#listed();
+      if (!listing?.requests) return dimText(listing?.why ?? "The tape of this trial is not here.");
+      return listing.requests.map((one) =>
+        this.#fold(requestLine(one), () => this.#whole(one.request)),
+      );
+    });
+  }
+
+  #listed() {
+    this.#listing ??= this.#source.requests(...this.#place);
+    return this.#listing;
+  }
+
+  async #whole(number) {
+    const found = await this.#source.request(...this.#place, number);
+    if (!found) return dimText("This request is not on the tape.");
+    const { system, tools, messages, results, rest } = found;
+    const parts = { Messages: messages, "Results of tools": results, "Everything else": rest };
+    return [
+      h("h3", {}, `Request ${number}`),
+      system ? fold("System prompt", () => valueView(system)) : null,
+      tools ? fold(`Tools offered (${tools.length})`, () => tools.map(toolView)) : null,
+      Object.entries(parts)
+        .filter(([, value]) => value && Object.keys(value).length)
+        .map(([name, value]) =>
+          fold(name, () => (Array.isArray(value) ? value.map(valueView) : valueView(value))),
+        ),
+    ];
+  }
+
+  #fold(summary, read) {
+    return fold(summary, () => {
+      const box = h("div", {}, h("p", { class: "dim" }, "reading the tape…"));
+      read().then(
+        (content) => replaceContent(box, content),
+        (error) => replaceContent(box, dimText(`It cannot be shown: ${error.message}`)),
+      );
+      return box;
+    });
+  }
+}
+
+function dimText(text) {
+  return h("p", { class: "dim" }, text);
+}
+
+function toolView(tool) {
+  const known = tool?.function ?? tool;
+  return fold(String(known?.name ?? tool?.type ?? "tool"), () => valueView(tool));
+}
+
+function requestLine({ request, turn, model, status, inputTokens, outputTokens, ms, said, calls }) {
+  const tokens = inputTokens === null ? "" : `${inputTokens} in / ${outputTokens} out tokens`;
+  const what = calls.length ? `calls ${calls.join(", ")}` : shorten(said, 80);
+  const head = `${request}${turn ? ` (turn ${turn})` : ""} ${model}`;
+  const facts = [status === 200 ? "" : `status ${status}`, tokens, duration(ms), what];
+  return [head, ...facts].filter(Boolean).join(" · ");
 }
 
 /** The agent's own lines, behind a switch; they are read when it is turned on. */
