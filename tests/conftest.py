@@ -32,6 +32,7 @@ import hypothesis
 import psutil
 import pytest
 
+from assay import system
 from assay.cli.group import ENDING_SIGNALS, cli
 from assay.cli.main import main
 from assay.records.journal import Journal
@@ -1120,6 +1121,8 @@ def _has_avx2() -> bool:
 @pytest.fixture(scope="session")
 def bubblewrap() -> None:
     """Need bubblewrap; install it where that is possible."""
+    if not system.is_linux():
+        pytest.skip("only on Linux: there is no sandbox")
     need_debian("bubblewrap", "bwrap")
 
 
