@@ -242,7 +242,7 @@ def measure_proxy(folder: Path, n: int, stream_s: float) -> None:
         ]
         print(f"first byte, {len(body) // 1024} KiB asked: {statistics.median(plain):.2f} ms"
               f" without, {statistics.median(more):.2f} ms with the proxy: {added[0]:.2f} ms more "
-              f"(95th percentile {added[1]:.2f} ms more), {n} requests each", flush=True)  # fmt: skip
+              f"(95th percentile {added[1]:.2f} ms more), {n} requests each")  # fmt: skip
         n_events = int(stream_s / 0.02)
         took: dict[str, float] = {}
 
