@@ -1,4 +1,4 @@
-"""The schema files of examples/agents: their recorded streams, and what their commands print."""
+"""Agents by schema files (examples/agents) and by name over ACP, on their recorded streams."""
 
 import json
 import os
@@ -9,27 +9,40 @@ from typing import Any
 import pytest
 
 from assay import plugins
-from assay.testing.conformance import check
+from assay.adapters.vendor import ACP_AGENTS
+from assay.plugin import Ask
+from assay.records.spec import PluginRef
+from assay.testing.conformance import load_recording
 from assay.testing.plugins import check_adapter
 
 AGENTS = Path(__file__).parents[2] / "examples" / "agents"
 RECORDINGS = Path(__file__).parents[1] / "example_recordings"
-NAMES = [path.stem for path in sorted(AGENTS.glob("*.json"))]
+SCHEMAS = [path.stem for path in sorted(AGENTS.glob("*.json"))]
 
 
-def adapter_of(name: str) -> Any:
-    return plugins.adapter(plugins.adapter_ref(str(AGENTS / f"{name}.json")))
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SCHEMAS)
 def test_a_schema_conforms_on_its_recordings(name: str) -> None:
     folders = sorted(path.parent for path in RECORDINGS.glob(f"{name}-[0-9]*/*/expected.json"))
     assert len(folders) >= 2
-    adapter = adapter_of(name)
+    adapter = plugins.adapter(plugins.adapter_ref(str(AGENTS / f"{name}.json")))
     assert adapter.warnings == []
     check_adapter(adapter, *folders)
-    for folder in folders:
-        assert check(adapter, folder).event_share == 1.0
+
+
+@pytest.mark.parametrize("agent", ACP_AGENTS, ids=lambda agent: agent.name)
+def test_an_agent_of_acp_conforms_on_its_recordings(agent: Any) -> None:
+    adapter = plugins.adapter(PluginRef(name=agent.name))
+    command = adapter.command(Ask(text="x", cwd="/w"))
+    assert (command.argv, command.pass_env) == ((agent.program, *agent.acp), agent.keys)
+    other = plugins.adapter(plugins.adapter_ref(f"{agent.name}:/opt/x y"))
+    assert other.command(Ask(text="x", cwd="/w")).argv == ("/opt/x y", *agent.acp)
+    (version,) = agent.tested
+    folders = [path.parent for path in RECORDINGS.glob(f"{agent.name}-{version}/*/expected.json")]
+    assert folders
+    check_adapter(adapter, *folders)
+    assert {adapter.read(load_recording(folder)).agent.adapter for folder in folders} == {
+        agent.name
+    }
 
 
 def program(folder: Path, name: str, body: str) -> dict[str, str]:
