@@ -325,6 +325,9 @@ class _Packer:
         if resolved is not None:
             timeout_s = resolved.experiment.grader_timeout
             folder, before = self._sources.cwd, Path.cwd()
+            if not folder.is_dir():
+                msg = f"{folder}: the folder in which the experiment ran is gone"
+                raise InputError(msg, hint="its prompts and graders are found from there")
             os.chdir(folder)  # the paths of the experiment are meant from there
             try:
                 texts = resolved.experiment.graders
