@@ -32,6 +32,7 @@ import hypothesis
 import psutil
 import pytest
 
+from assay import system
 from assay.cli.group import ENDING_SIGNALS, cli
 from assay.cli.main import main
 from assay.records.journal import Journal
@@ -93,8 +94,6 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.getoption("numprocesses", default=None):
             config.pluginmanager.register(Watchdog())
             _compile_tests([Path(word.partition("::")[0]) for word in config.args])
-    # Where the codes of outputs are: a worker need not look through those of all others.
-    os.environ["XDG_STATE_HOME"] += f"/{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
     # Before a test sets TMPDIR for itself: it is asked for once in each process.
     tempfile.tempdir = os.environ["TMPDIR"]
 
@@ -1122,6 +1121,8 @@ def _has_avx2() -> bool:
 @pytest.fixture(scope="session")
 def bubblewrap() -> None:
     """Need bubblewrap; install it where that is possible."""
+    if not system.is_linux():
+        pytest.skip("only on Linux: there is no sandbox")
     need_debian("bubblewrap", "bwrap")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from assay.adapters.gemini import GeminiAdapter
+from assay.adapters.gemini.session import read_sessions
 from assay.errors import InputError
 from assay.pipeline.extract import failure_of
 from assay.plugin import Ask, Reading
@@ -420,3 +421,30 @@ def test_broken_session_files_do_no_harm(tmp_path: Path) -> None:
     session(tmp_path, *odd, {"id": "m3", "type": "gemini", "content": None})
     reading = read([INIT, *say("ok"), result()], kept=tmp_path)
     assert [s.content for s in reading.steps if isinstance(s, Message)] == ["ok"]
+
+
+def test_a_process_that_goes_on_in_the_file_of_an_earlier_one_has_its_own_steps(
+    tmp_path: Path,
+) -> None:
+    """A minute later, Gemini CLI makes a second file that has only a header."""
+
+    def line(**fields: Any) -> str:
+        return json.dumps(fields) + "\n"
+
+    def at(seconds: int) -> str:
+        return f"2026-11-19T21:{17 + seconds // 60}:{seconds % 60:02}.000Z"
+
+    user = {"type": "user", "content": [{"text": "Go on."}]}
+    first = line(sessionId="s", startTime=at(0)) + line(
+        type="gemini", id="a", timestamp=at(5), content="One."
+    )
+    first += line(**user, id="u", timestamp=at(62))
+    first += line(type="gemini", id="b", timestamp=at(63), content="Two.", tokens={"input": 7})
+    (tmp_path / "session-1.jsonl").write_text(first)
+    (tmp_path / "session-2.jsonl").write_text(line(sessionId="s", startTime=at(61)))
+    one, two = read_sessions(tmp_path)["s"].segments
+    assert [answer.text for answer in one.answers] == ["One."]
+    assert [answer.text for answer in two.answers] == ["Two."]
+    assert ([m.text for m in one.asked], [m.text for m in two.asked]) == ([], ["Go on."])
+    assert two.asked[0].n_before == 0
+    assert two.tokens == {"input": 7, **dict.fromkeys(two.tokens.keys() - {"input"}, 0)}

@@ -139,6 +139,8 @@ def run(
     fork would begin with a new interpreter.
     """
     monkeypatch.chdir(tmp_path)
+    # Else each file is looked for among the outputs of all tests, whether it had another name.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name, row in (("capture", hostile.CAPTURE), ("trials", hostile.TRIALS), ("raw", RAW)):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
     (tmp_path / "prompt.jsonl").write_text(json.dumps(hostile.PROMPT) + "\n")

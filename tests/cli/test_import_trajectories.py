@@ -1,11 +1,15 @@
 """`assay import trajectories`: ATIF and mini-swe-agent."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from assay.export.trajectories import read_trajectories
+from assay.records.capture import ToolCall
 
 MINI = {
     "trajectory_format": "mini-swe-agent-1",
@@ -89,6 +93,22 @@ def test_a_file_that_is_missing_or_something_else_is_named(
         assert f"{name}: {why}" in done.stderr
         assert "--benchmark" not in done.stderr
         assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_blocks_that_only_begin_cost_no_time(tmp_path: Path) -> None:
+    """What an agent said is read in a time that grows with its length; 400 kB took five minutes."""
+    said = "```bash\nls\n``` " + "```bash\na" * 40_000
+    value = {
+        "trajectory_format": "mini-swe-agent-1",
+        "messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": said}],
+    }
+    (tmp_path / "a.traj.json").write_text(json.dumps(value))
+    began_s = time.process_time()
+    (trial,) = read_trajectories(tmp_path / "a.traj.json")
+    assert time.process_time() - began_s < 5
+    assert [step.input for step in trial.trajectory if isinstance(step, ToolCall)] == [
+        {"command": "ls"}
+    ]
 
 
 ATIF = {

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from assay import __version__
+from assay import __version__, stats
 from assay.export.leftovers import leftovers
 from assay.export.messages import ChatMessage
 from assay.export.otel import Experiment
@@ -243,12 +243,10 @@ def _document(counts: _Counts, experiment: Experiment) -> dict[str, Any]:
 
 def _result(counts: _Counts, name: str, experiment: Experiment) -> dict[str, Any]:
     """Return a pass rate, the mean over prompts, with its interval."""
-    from assay.stats.rates import rate_interval  # late: numpy takes 80 ms, which few exports need
-
     prompts = sorted(counts.measured[name])
     passed = [counts.passed[name][prompt] for prompt in prompts]
     measured = [counts.measured[name][prompt] for prompt in prompts]
-    rate, interval = rate_interval(passed, measured)
+    rate, interval = stats.rates.rate_interval(passed, measured)
     assert rate is not None
     assert interval is not None
     grader = name.partition("/")[2]

@@ -287,7 +287,10 @@ class _Family:
         for pid in pids:
             with contextlib.suppress(self._psutil.Error):
                 process = self._known.setdefault(pid, self._psutil.Process(pid))
-                if thorough or (below := _listed_below(pid)) is None:
+                below = None if thorough or not system.is_linux() else _listed_below(pid)
+                if not system.is_linux():
+                    below = _parents.below(pid)
+                elif below is None:
                     below = [child.pid for child in process.children(recursive=True)]
                 for child in below:
                     if child not in self._known:
@@ -310,6 +313,33 @@ class _Family:
             # Where the kernel has no lists of children, each look is one at all processes.
             time.sleep(_POLL_S if system.is_linux() else 10 * _POLL_S)
         return True
+
+
+class _Parents:
+    """Who is whose child, where the kernel does not list it: looked up for all trials at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._children: dict[int, list[int]] = {}
+        self._until_s = 0.0
+
+    def below(self, root: int) -> list[int]:
+        import psutil
+
+        with self._lock:
+            if time.monotonic() > self._until_s:
+                self._children = {}
+                for process in psutil.process_iter(["ppid"]):
+                    self._children.setdefault(process.info["ppid"], []).append(process.pid)
+                self._until_s = time.monotonic() + 5 * _POLL_S
+            children = self._children
+        found = list(children.get(root, ()))
+        for pid in found:  # grows while it is walked through
+            found += children.get(pid, ())
+        return found
+
+
+_parents = _Parents()
 
 
 def _listed_below(root: int) -> list[int] | None:

@@ -318,13 +318,15 @@ class TapeLane:
         with self._changed:
             if earlier <= self._played:
                 return
+            beside = {one.number for one in self._spots if one.talk != spot.talk}
+            is_beside = bool((earlier - self._played) & beside)
             while not (earlier <= self._played or self.ended.is_set()):
                 left_s = self._played_s + _ORDER_S - time.monotonic()
                 if left_s <= 0:
                     self._played |= earlier
                     return
                 self._changed.wait(left_s)
-        time.sleep(_APART_S)
+        self.ended.wait(_APART_S if is_beside else 0)
 
     def played(self, exchange: Exchange) -> None:
         """Note that an answer has been given."""

@@ -1,7 +1,7 @@
 """Read Gemini CLI's own session files, and merge them with the stream."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,32 @@ def read_sessions(kept: Path | None) -> dict[str, Session]:
         elif session.id:
             session.path = path
             found[session.id] = session
+    for session in found.values():
+        _fill_empty_segments(session.segments)
     return found
+
+
+def _fill_empty_segments(segments: list[Segment]) -> None:
+    """Give each process what it wrote into the file of an earlier one.
+
+    When a minute has passed since then, a process makes a file of its own with nothing but a
+    header, and goes on in the earlier file without one.
+    """
+    for empty in reversed(segments):
+        start_ms = empty.at_ms
+        if empty.answers or empty.asked or start_ms is None:
+            continue
+        for other in segments:
+            kept = [one for one in other.answers if one.at_ms is None or one.at_ms < start_ms]
+            if other is empty or other.at_ms is None or other.at_ms > start_ms:
+                continue
+            empty.answers += [one for one in other.answers if one not in kept]
+            for message in other.asked:
+                if message.at_ms is not None and message.at_ms >= start_ms:
+                    n_before = max(0, message.n_before - len(kept))
+                    empty.asked.append(replace(message, n_before=n_before))
+            other.asked = [m for m in other.asked if m.at_ms is None or m.at_ms < start_ms]
+            other.answers = kept
 
 
 def read_session(lines: Iterable[bytes]) -> Session:
