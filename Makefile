@@ -6,7 +6,7 @@ BIN    := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --reruns 1
 
-.PHONY: setup demo test test-all test-rest test-real test-browser test-ray test-container test-install test-recorded test-core lint docs bench golden plugin seed-coverage clean dist/assay.pyz
+.PHONY: setup demo test test-all test-rest test-real test-browser test-ray test-container test-install test-recorded test-core test-portable lint docs bench golden plugin seed-coverage clean dist/assay.pyz
 
 setup: $(STAMP)
 
@@ -37,6 +37,10 @@ test-real test-browser test-container test-install test-recorded: setup
 
 test-core: setup
 	@scripts/test_core.sh -n auto --maxprocesses 4 --dist loadfile --reruns 1
+
+# The core tests as they would run on a Mac: without anything that only Linux has.
+test-portable: setup
+	@ASSAY_PORTABLE=1 $(PYTEST) -m "not real and not browser and not ray and not container and not install and not recorded" $(ARGS)
 
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ import hypothesis
 import psutil
 import pytest
 
+from assay import system
 from assay.cli.group import ENDING_SIGNALS, cli
 from assay.cli.main import main
 from assay.records.journal import Journal
@@ -92,8 +94,6 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.getoption("numprocesses", default=None):
             config.pluginmanager.register(Watchdog())
             _compile_tests([Path(word.partition("::")[0]) for word in config.args])
-    # Where the codes of outputs are: a worker need not look through those of all others.
-    os.environ["XDG_STATE_HOME"] += f"/{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
     # Before a test sets TMPDIR for itself: it is asked for once in each process.
     tempfile.tempdir = os.environ["TMPDIR"]
 
@@ -206,6 +206,8 @@ BY_FIXTURE = {
     **dict.fromkeys(("new_node", "prettier", "readers_python", "trl_python"), "install"),
 }
 """What a test that uses a fixture needs besides this checkout, as a marker."""
+LINUX_ONLY = Path(__file__).with_name("linux_only.toml")
+"""Tests of what only Linux can promise, with the reason; skipped with ASSAY_PORTABLE."""
 BY_FOLDER = {"real": "real", "frozen": "recorded", "seed": "recorded"}
 
 
@@ -213,7 +215,14 @@ BY_FOLDER = {"real": "real", "frozen": "recorded", "seed": "recorded"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark tests before some are chosen by their markers; put those that are left in order."""
     n_above = len(Path(__file__).parent.parts)
+    linux_only = tomllib.loads(LINUX_ONLY.read_text()) if os.environ.get("ASSAY_PORTABLE") else {}
     for item in items:
+        file = "/".join(("tests", *item.path.parts[n_above:]))
+        whole = f"{file}::{item.name}"
+        for where, reason in linux_only.items():
+            # With a bracket, the beginning of the parameters of a test.
+            if where in (file, whole.partition("[")[0]) or ("[" in where and where in whole):
+                item.add_marker(pytest.mark.skip(f"only on Linux: {reason}"))
         names = {BY_FIXTURE[name] for name in _fixtures(item) if name in BY_FIXTURE}
         folder = item.path.parts[n_above]
         for name in names | {BY_FOLDER[folder]} if folder in BY_FOLDER else names:
@@ -1112,6 +1121,8 @@ def _has_avx2() -> bool:
 @pytest.fixture(scope="session")
 def bubblewrap() -> None:
     """Need bubblewrap; install it where that is possible."""
+    if not system.is_linux():
+        pytest.skip("only on Linux: there is no sandbox")
     need_debian("bubblewrap", "bwrap")
 
 

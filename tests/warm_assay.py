@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import assay.cli
+from assay import system
 from assay.cli.main import main
 from assay.pipeline import steps
 from assay.run import container, family, process, served
@@ -44,13 +45,16 @@ MOST_COMMANDS = 100
 """How many commands a copy runs before another takes its place."""
 USUAL_CODES = range(5)
 OURS = ("assay", "assay_arc")
-HOLD_FILES = (family._children_file, process._empty_stdin)
+HOLD_FILES = (system._children_file, process._empty_stdin)
 """What they remember is an open file, as good for the next command."""
 MOST_FILES = 20
 """How many files may have been left open."""
 RETRY_PAUSE_S = 0.02
 """The first pause before a trial is made again, which is a second elsewhere."""
-NOT_LOADED = ("assay.__main__", "assay.pytest_plugin", "assay.testing", "assay.viewer")
+NOT_LOADED = (
+    *("assay.__main__", "assay.evidence.keyless", "assay.pytest_plugin", "assay.testing"),
+    "assay.viewer",
+)
 """What few commands need and what loads large libraries. It is loaded when it was needed once."""
 
 
@@ -395,7 +399,9 @@ def load() -> None:
         if room.name not in NOT_LOADED:
             path = getattr(importlib.import_module(room.name), "__path__", [])
             for module in pkgutil.walk_packages(path, f"{room.name}."):
-                importlib.import_module(module.name)
+                if module.name not in NOT_LOADED:
+                    with contextlib.suppress(ModuleNotFoundError):  # what an extra would install
+                        importlib.import_module(module.name)
     steps._FIRST_PAUSE_S = RETRY_PAUSE_S
     gc.collect()
     gc.freeze()

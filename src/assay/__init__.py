@@ -38,6 +38,8 @@ class _Name:
     def __get__(self, package: object, owner: type | None = None) -> object:
         from importlib import import_module  # late: it would be half of the time of `import assay`
 
+        if sys.platform == "win32":
+            raise ImportError(import_module("assay.errors").WINDOWS)
         return getattr(import_module(self._module), self._name)
 
     def __set__(self, package: object, value: object) -> None:

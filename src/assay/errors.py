@@ -17,6 +17,11 @@ AssayError               something the operator can act on               exit 1
 from collections.abc import Mapping
 from typing import ClassVar
 
+WINDOWS = (
+    "Assay needs Linux, macOS or another POSIX system, so on Windows install it in WSL "
+    "(wsl --install)."
+)
+
 
 class AssayError(Exception):
     """Base of all errors meant for a person: what is wrong, where, and what to do next."""

@@ -14,7 +14,6 @@ verify                   Read [LOG, GAME_FOLDER] from stdin, a JSON array on eac
                          log and write {"replayed", "nActions", "difference", "note"} for each.
 """
 
-import ctypes
 import os
 import signal
 import sys
@@ -25,6 +24,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from assay.system.calls import hide_process
 from assay_arc import ArcProblem, GameProblem
 from assay_arc.catalog import GameInfo, OfficialServer, read_game
 from assay_arc.engine import (
@@ -185,9 +185,8 @@ def _now() -> str:
 
 def _hide_process() -> None:
     """Keep other processes of this user from reading our memory, environment and open files."""
-    if sys.platform == "linux":
-        # A process that is not dumpable cannot be traced, and its /proc files belong to root.
-        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    # A process that is not dumpable cannot be traced, and its /proc files belong to root.
+    hide_process()
     os.dup2(2, 1)  # whatever the game prints goes to stderr
 
 

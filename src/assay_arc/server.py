@@ -4,13 +4,13 @@ import hmac
 import os
 import selectors
 import socket
-import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
 import msgspec
 
+from assay.system.calls import peer_user
 from assay_arc import ServeProblem
 from assay_arc.catalog import OnlineGame
 from assay_arc.log import DisplayOptions, Limits
@@ -156,11 +156,7 @@ class PlayerConnection:
 
 def _is_same_user(peer: socket.socket) -> bool:
     """Whether the other side runs as the same user; True where the system cannot tell."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, user, _ = struct.unpack("3i", credentials)
-    return bool(user == os.getuid())
+    return peer_user(peer) in (None, os.getuid())
 
 
 VARIABLE = "ASSAY_ARC_GAME"

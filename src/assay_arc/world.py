@@ -1,6 +1,5 @@
 """The world of one trial: a game process that is started, watched, restarted and closed."""
 
-import ctypes
 import hashlib
 import io
 import os
@@ -24,6 +23,7 @@ from assay.errors import AssayError
 from assay.plugin import Machine, Started, World
 from assay.records.files import nameless_file, temporary_place
 from assay.records.recording import TurnEnd
+from assay.system import calls
 from assay_arc import ServeProblem
 from assay_arc.catalog import GameInfo, OnlineGame
 from assay_arc.client import SHOWS, SOCKET, TOKEN, GameConnection, GameGone
@@ -315,11 +315,6 @@ class LogCopy:
             self.fd = -1
 
 
-_DUMPABLE = 4  # of linux/prctl.h
-_ARGUMENTS = slice(45, 47)
-"""Where in /proc/PID/stat, after the name, the place of the command line stands."""
-
-
 def hide_process(*, always: bool = False) -> None:
     """Keep a player of the same user from reading what this process is about.
 
@@ -327,14 +322,8 @@ def hide_process(*, always: bool = False) -> None:
     line, which everybody may read, names no game any more. This is not done where we are only a
     library, unless always is set.
     """
-    if sys.platform != "linux" or not (always or "arc" in sys.argv):
-        return
-    stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    begin, end = map(int, stat[_ARGUMENTS])
-    title = b"assay arc run"
-    if 0 < begin < end - len(title):
-        ctypes.memmove(begin, title.ljust(end - begin, b"\0"), end - begin)
-    ctypes.CDLL(None).prctl(_DUMPABLE, 0, 0, 0, 0)
+    if always or "arc" in sys.argv:
+        calls.hide_process(b"assay arc run")
 
 
 def player_path(search: str, links: Path) -> str:

@@ -75,6 +75,9 @@ def test_the_guard_ends_the_game_and_a_reset_restarts_only_the_level(table, solu
         if game.do("act", action=action)["state"] == "GAME_OVER":
             break
     assert game.session.tally.state == "GAME_OVER"
+    n_steps = game.session.tally.steps
+    assert "game over; use the reset command" in game.do("act", action="ACTION4")["error"]
+    assert game.session.tally.steps == n_steps
     reply = game.do("reset")
     assert (reply["state"], reply["levelsCompleted"]) == ("NOT_FINISHED", 1)
 

@@ -12,7 +12,7 @@ import pytest
 
 PROGRAMS = (
     *("sh", "cat", "cp", "ls", "sleep", "id", "kill", "head", "tr", "python3"),
-    *("bash", "chmod", "grep", "ln", "mkdir", "rm", "tar", "touch"),
+    *("bash", "chmod", "env", "grep", "ln", "mkdir", "rm", "tar", "touch"),
 )
 IMAGE = "assay-test:1"
 USERS = {"passwd": "root:x:0:0:root:/root:/bin/sh\n", "group": "root:x:0:\n"}

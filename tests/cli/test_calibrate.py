@@ -85,6 +85,13 @@ def test_no_failures_is_no_report(assay: Callable[..., Any], tmp_path: Path):
     assert not (tmp_path / "c.md").exists()
 
 
+def test_a_sheet_without_rows_is_refused(assay: Callable[..., Any], results: Path, tmp_path: Path):
+    sheet = tmp_path / "sheet.jsonl"
+    done = assay("calibrate", results, "--export", sheet, "--sample", "0")
+    assert done.code == 2
+    assert not sheet.exists()
+
+
 def test_export_label_compare(assay: Callable[..., Any], results: Path, tmp_path: Path):
     sheet = tmp_path / "sheet.jsonl"
     done = assay("calibrate", results, "--export", sheet, "--sample", "60")

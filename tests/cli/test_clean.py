@@ -114,11 +114,12 @@ def test_age_counts(assay, used, cache, tmp_path):
 
 
 def test_a_run_that_goes_on_is_left_alone(assay, start, prompts, shell_agent, cache, tmp_path):
-    slow = prompts("touch on; sleep 3; R")
+    slow = prompts(f"touch on; until [ -e {tmp_path}/go ]; do sleep 0.02; done; R")
     running = start("capture", slow, "-s", shell_agent, "-o", "a.jsonl", "--isolate")
     while not list(cache.glob("workspaces/*/prompt-*/on")):
         time.sleep(0.02)
     assert "nothing to remove" in assay("clean").stdout
+    (tmp_path / "go").touch()
     assert running.wait(20) == 0
     assert "Removed workspaces: 1 (" in assay("clean").stdout
     done = assay("grade", "a.jsonl", "-g", "file:on", "-o", "graded.jsonl")

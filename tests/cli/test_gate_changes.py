@@ -117,6 +117,31 @@ def test_metadata_that_no_grader_reads_can_change(tmp_path: Path, assay: Callabl
     assert "cannot be compared" not in verdict["words"]
 
 
+def test_a_gate_says_how_many_prompts_were_not_asked_for(place: Path, assay: Callable):
+    """Whoever chooses the prompts could leave out those that a change breaks."""
+    agent = """case "$PROMPT" in *" 1"*) echo no;; *) echo "$PROMPT";; esac"""
+    done = gated(assay, place, "--filter", "!p1*", agent=agent)
+    assert done.code == 0, done.stderr
+    said = "29 prompts judged; 11 prompts (p1, p10, p11, p12, p13, …) of baseline not in this run"
+    assert said in " ".join(done.stderr.split())
+    both = (f"main:{place / 'baseline.jsonl'}", f"new:{place / 'new.jsonl'}")
+    shown = assay("report", *both, "--sequential", "--margin", "0.2", "-f", "markdown")
+    assert "- Not in this run: 11 prompts: `p1`, `p10`, " in shown.stdout
+
+
+def test_prompts_that_were_removed_are_named_where_the_gate_passes(place: Path, assay: Callable):
+    write_prompts(place, prompts()[: N - 3])
+    agent = """case "$PROMPT" in *37|*38|*39) echo no;; *) echo "$PROMPT";; esac"""
+    done = gated(assay, place, agent=agent)
+    assert done.code == 0, done.stderr
+    said = "37 prompts judged; 3 prompts (p37, p38, p39) of baseline not in this run"
+    assert said in " ".join(done.stderr.split())
+    assert kept(place)["leftOut"] == ["p37", "p38", "p39"]
+    both = (f"main:{place / 'baseline.jsonl'}", f"new:{place / 'new.jsonl'}")
+    shown = assay("report", *both, "--sequential", "--margin", "0.2", "-f", "markdown")
+    assert "- Not in this run: 3 prompts: `p37`, `p38`, `p39`" in shown.stdout
+
+
 def test_many_changes_need_somebody_who_accepts_them(place: Path, assay: Callable):
     rows = prompts()[: N - 8]
     rows[0]["input"] = "another question"

@@ -95,7 +95,8 @@ def engine(podman: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("base")
     (folder / "Dockerfile").write_text(
         f"FROM {IMAGE}\nRUN printf '#!/bin/sh\\nmkdir -p /var/lib/apt\\n' > /usr/bin/apt-get "
-        "&& chmod +x /usr/bin/apt-get && mkdir -p /root/work && echo hello > /root/.greeting\n"
+        "&& chmod +x /usr/bin/apt-get && ln -s /bin/env /usr/bin/env && "
+        "mkdir -p /root/work && echo hello > /root/.greeting\n"
     )
     words = ["podman", "build", "-q", "-t", "docker.io/library/ubuntu:24.04"]
     done = subprocess.run([*words, folder], env=os.environ | podman, capture_output=True, text=True)
@@ -113,7 +114,7 @@ def engine(podman: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
 def run(assay: Callable[..., Any], engine: dict[str, str]) -> Callable[..., Any]:
     def capture(agent: Any, *words: Any, **more: Any) -> Any:
         words = ("capture", "--benchmark", "harbor:tasks", "-s", agent, *words)
-        return assay(*words, "--workspace-dir", "w", env=engine, **more)
+        return assay(*words, "--workspace-dir", "w", **{"env": engine, **more})
 
     return capture
 
@@ -190,6 +191,26 @@ def test_an_agent_finds_no_tests_and_cannot_write_its_own_reward(
     seen = Path(row["cwd"], "seen").read_text()
     assert seen.count("No such file") == 2, seen
     assert seen.endswith("hello\n/root/work\n")
+
+
+def test_an_agent_that_the_image_lacks_is_shown_as_it_is_installed_here(
+    run: Any, task: Any, agent: Callable[..., Any], engine: dict[str, str], tmp_path: Path
+) -> None:
+    place = tmp_path / "install/bin"
+    place.mkdir(parents=True)
+    (place / "interpreter").write_text('#!/bin/sh\nexec sh "$@"\n')
+    (place / "my-agent").write_text(
+        "#!/usr/bin/env interpreter\necho 'from the task' > name.txt\n"
+        """echo '{"type":"result","result":"done"}'\n"""
+    )
+    for file in place.iterdir():
+        file.chmod(0o755)
+    task("prebuilt", PREBUILT)
+    path = f"{place}:{os.environ['PATH']}"
+    [row] = run(agent(command=["my-agent"]), env={**engine, "PATH": path}).rows
+    assert row["grades"]["harbor"]["pass"] is True, row
+    missing = run(agent(command=["no-such-agent"])).rows
+    assert "in the image of the task" in missing[0]["failure"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 from assay.cli.group import cli
 from assay.cli.help import COMMANDS, SHIPPED
+from assay.records.tape import Exchange, Lane, TapeWriter
 
 FIRST = ("init", "capture", "run", "trials")
 """They make the files that the examples of the others read."""
@@ -60,6 +61,10 @@ def made(examples, tmp_path_factory) -> Path:
     (folder / "script.json").write_text('{"steps": [{"text": "Four."}]}')
     for name, content in OF_OTHERS.items():
         (folder / name).write_text(json.dumps(content))
+    with TapeWriter(folder / "answers.tape") as tape:
+        for trial in (1, 2):
+            lane = tape.add_lane(Lane(lane=0, prompt="sum", trial=trial, asked=["Say hello."]))
+            tape.add(Exchange(lane=lane.lane, number=1, method="POST", path="/v1/messages"))
     session = Path(examples.env["HOME"], ".claude/projects/x/s.jsonl")
     session.parent.mkdir(parents=True, exist_ok=True)
     asked = {"content": "Say hello."}

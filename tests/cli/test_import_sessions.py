@@ -90,6 +90,7 @@ def test_sessions_of_four_agents_become_captures(
                 if step["type"] == "message"]  # fmt: skip
         assert said[0] == (1, "First.")
         assert said[-1] == (2, "Second.")
+        assert row["timing"]["firstResponse"] == row["trajectory"][0]["timestamp"]
         assert row["usage"]["outputTokens"] in (40, 60)
         assert "failure" not in row
         assert row["metadata"].get("project") in ("/repo", "/workspace")

@@ -1,11 +1,15 @@
 """`assay import trajectories`: ATIF and mini-swe-agent."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from assay.export.trajectories import read_trajectories
+from assay.records.capture import ToolCall
 
 MINI = {
     "trajectory_format": "mini-swe-agent-1",
@@ -89,3 +93,117 @@ def test_a_file_that_is_missing_or_something_else_is_named(
         assert f"{name}: {why}" in done.stderr
         assert "--benchmark" not in done.stderr
         assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_blocks_that_only_begin_cost_no_time(tmp_path: Path) -> None:
+    """What an agent said is read in a time that grows with its length; 400 kB took five minutes."""
+    said = "```bash\nls\n``` " + "```bash\na" * 40_000
+    value = {
+        "trajectory_format": "mini-swe-agent-1",
+        "messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": said}],
+    }
+    (tmp_path / "a.traj.json").write_text(json.dumps(value))
+    began_s = time.process_time()
+    (trial,) = read_trajectories(tmp_path / "a.traj.json")
+    assert time.process_time() - began_s < 5
+    assert [step.input for step in trial.trajectory if isinstance(step, ToolCall)] == [
+        {"command": "ls"}
+    ]
+
+
+ATIF = {
+    "schema_version": "ATIF-v1.8",
+    "agent": {"name": "claude-code", "version": "2.1", "model_name": "claude-sonnet-4-5"},
+    "steps": [
+        {"step_id": 1, "source": "user", "message": "Make it so."},
+        {"step_id": 2, "source": "agent", "message": "Done.", "reasoning_content": "Easy."},
+    ],
+}
+
+
+def harbor_trial(job: Path, task: str, attempt: str, **more: Any) -> None:
+    """Write what Harbor 0.24 leaves of a trial."""
+    folder = job / f"{task}__{attempt}"
+    (folder / "agent").mkdir(parents=True)
+    (folder / "verifier").mkdir()
+    result = {
+        "task_name": f"terminal-bench/{task}",
+        "trial_name": folder.name,
+        "source": "terminal-bench",
+        "agent_info": {
+            "name": "claude-code", "version": "2.1", "model_info": {"name": "claude-sonnet-4-5"},
+        },
+        "agent_result": {"n_input_tokens": 100, "n_output_tokens": 20, "cost_usd": 0.25},
+        "verifier_result": {"rewards": {"reward": 1.0}},
+        "exception_info": None,
+        "agent_execution": {
+            "started_at": "2026-11-19T20:00:00Z", "finished_at": "2026-11-19T20:00:30Z",
+        },
+    }  # fmt: skip
+    (folder / "result.json").write_text(json.dumps({**result, **more}))
+    (folder / "agent/trajectory.json").write_text(json.dumps(ATIF))
+    (folder / "verifier/test-stdout.txt").write_text("1 failed\n")
+
+
+def test_a_job_of_harbor_has_rewards_failures_tokens_and_steps(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    job = tmp_path / "jobs/2026-11-19"
+    harbor_trial(job, "good", "a")
+    harbor_trial(job, "bad", "a", verifier_result={"rewards": {"reward": 0.0}})
+    harbor_trial(job, "bad", "b")
+    slow = {"exception_type": "AgentTimeoutError", "exception_message": "after 60 s"}
+    harbor_trial(job, "slow", "a", exception_info=slow)
+    broken = {"exception_type": "EnvironmentStartTimeoutError", "exception_message": "no image"}
+    harbor_trial(job, "broken", "a", exception_info=broken, verifier_result=None)
+    (job / "result.json").write_text('{"n_total_trials": 5}')
+    done = assay("import", "harbor", job)
+    assert done.code == 0, done
+    rows = {row["id"]: row for row in done.rows}
+    good = rows["good"]
+    assert good["input"] == "Make it so."
+    assert [step["type"] for step in good["trajectory"]] == ["thought", "message"]
+    assert (good["score"]["pass"], good["timing"]["total"]) == (True, 30_000)
+    assert good["usage"] == {
+        "inputTokens": 100, "outputTokens": 20, "costUsd": 0.25, "costSource": "agent",
+    }  # fmt: skip
+    assert good["agent"] == {
+        "adapter": "claude-code", "version": "2.1", "model": "claude-sonnet-4-5",
+    }  # fmt: skip
+    assert [trial["pass"] for trial in rows["bad"]["trials"]] == [False, True]
+    assert rows["slow"]["failure"]["cause"] == "agent_timeout"
+    assert rows["slow"]["score"]["pass"] is True
+    assert (rows["broken"]["failure"]["cause"], "score" in rows["broken"]) == ("harness", False)
+    empty = assay("import", "harbor", tmp_path / "jobs/2026-11-19/good__a/agent")
+    assert (empty.code, "there is no trial of Harbor" in empty.stderr) == (1, True)
+
+
+def test_an_inspect_log_a_harbor_job_and_sessions_open_together(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    log = {"version": 2, "status": "success", "eval": {"task": "sums", "model": "m"}}
+    sample = {"id": 1, "epoch": 1, "input": "2+2?", "target": "4", "messages": []}
+    sample["scores"] = {"match": {"value": "C"}}
+    (tmp_path / "log.json").write_text(json.dumps({**log, "samples": [sample]}))
+    harbor_trial(tmp_path / "job", "good", "a")
+    session = tmp_path / "home/.claude/projects/p/s.jsonl"
+    session.parent.mkdir(parents=True)
+    about = {"sessionId": "s", "cwd": str(tmp_path), "version": "2.1"}
+    lines = [
+        {"type": "user", "message": {"role": "user", "content": "Hello"}, "uuid": "u1",
+         "timestamp": "2026-11-19T10:00:00.000Z"},
+        {"type": "assistant", "uuid": "u2", "timestamp": "2026-11-19T10:00:01.000Z",
+         "message": {"id": "m1", "role": "assistant", "model": "claude-sonnet-4-5",
+                     "content": [{"type": "text", "text": "Hi."}],
+                     "usage": {"input_tokens": 5, "output_tokens": 2}}},
+    ]  # fmt: skip
+    session.write_text("".join(json.dumps({**line, **about}) + "\n" for line in lines))
+    env = {"HOME": str(tmp_path / "home")}
+    for words in (("inspect", "log.json"), ("harbor", "job"), ("sessions", "--agent", "claude")):
+        assert assay("import", *words, "-o", f"{words[0]}.jsonl", env=env).code == 0
+    done = assay(
+        "report", "inspect.jsonl", "harbor.jsonl", "sessions.jsonl", "-o", "all.html", env=env
+    )
+    assert done.code == 0, done
+    page = (tmp_path / "all.html").read_text()
+    assert all(name in page for name in ("inspect", "harbor", "sessions"))

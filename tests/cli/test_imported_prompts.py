@@ -127,7 +127,8 @@ def test_fields_that_nobody_reads_are_named_with_the_one_that_was_meant(assay, p
     )
     done = assay("capture", file, "--simple", "echo {}", "-o", "r.jsonl")
     assert done.code == 0
-    for name, meant in (("hnit", "hint"), ("expected", "hint, or expect"), ("prompt", "input")):
+    named = (("hnit", "hint"), ("expected", 'hint" or "expect'), ("prompt", "input"))
+    for name, meant in named:
         said = f'"{name}" of 1 prompt is not a field of a prompt and is not used.'
         assert f'{said} Did you mean "{meant}"?' in done.stderr
     assert "custom" not in done.stderr

@@ -212,3 +212,27 @@ def test_what_init_writes_about_a_skill_runs_as_it_is(
     assert done.code == 1
     made = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
     assert all("score" not in row and len(row["graderFailures"]) == 2 for row in made)
+
+
+@pytest.mark.parametrize(
+    ("use", "asked"),
+    [
+        ("Use when asked to greet someone.", "Please greet someone."),
+        ("Use this skill when the user wants to cut a release.", "Please cut a release."),
+        ("Use when working with PDF files.", "I need help: working with PDF files."),
+        ("Use whenever users ask for a summary.", "I need help: a summary."),
+    ],
+)
+def test_a_prompt_that_is_written_from_a_description_is_a_sentence(
+    assay: Any, tmp_path: Path, use: str, asked: str
+) -> None:
+    folder = tmp_path / "skills/own"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(
+        f"---\nname: own\ndescription: Do it our way. {use}\n---\n- Always be kind\n"
+    )
+    assert assay("init").code == 0
+    rows = [
+        json.loads(line) for line in (tmp_path / "evals/prompts.jsonl").read_text().splitlines()
+    ]
+    assert rows[1]["input"] == asked

@@ -84,13 +84,13 @@ def test_no_group_is_left(assay: Callable, agent: Callable, prompts: Callable) -
 
 
 def test_without_groups_each_process_has_its_limits() -> None:
-    made = quota._EachProcess(Limits(memory_bytes=100 << 20, cpus=1.0))
+    made = quota._ProcessLimit(Limits(memory_bytes=100 << 20, cpus=1.0))
     done = LocalHost().run(made.wrap(["python3", "-c", "x = bytearray(300 << 20)"]))
     assert b"MemoryError" in done.stderr
     code = "import os; print(len(os.sched_getaffinity(0)))"
     assert LocalHost().run(made.wrap(["python3", "-c", code])).stdout == b"1\n"
     with pytest.raises(AssayError, match="control group"):
-        quota._EachProcess(Limits(cpus=0.5))
+        quota._ProcessLimit(Limits(cpus=0.5))
 
 
 def test_systemd_is_told_the_limits(tmp_path: Path) -> None:

@@ -209,6 +209,28 @@ def test_an_agent_that_gets_another_attempt_by_its_own_word_is_not_believed(
     assert code == ("same" if is_believed else "not-enough-data")
 
 
+@pytest.mark.parametrize("command", ["trials", "capture"])
+def test_attempts_that_resume_replaces_are_not_forgotten(
+    assay: Callable[..., Any], project: Project, tmp_path: Path, command: str
+) -> None:
+    """Otherwise an agent could excuse its failures until each of its trials has passed."""
+    project.write_prompts(10)
+    project.write("project/CLAUDE.md", "Magic word: plum\n")
+    agent = (command, "prompts.jsonl", "-s", AGENT, "-g", "contains", "--retries", "0")
+    words = (*agent, "--workspace-template", "project", "-o", "out.jsonl")
+    words += ("-k", "1") if command == "trials" else ()
+    env = project.env | {"LIKE_LOST_ONCE": "2? 5?"}
+    assert assay(*words, env=env).code == 0
+    again = assay(*words, "--resume", env=env)
+    assert again.code == 0, again.stderr
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    ends = [row["trials"][0] if command == "trials" else row for row in rows]
+    assert all("failure" not in end for end in ends)
+    lost = [row["input"] for row, end in zip(rows, ends, strict=True) if "retried" in end]
+    assert sorted(lost) == ["What is 2?", "What is 5?"]
+    assert all(one["cause"] == "provider" for end in ends for one in end.get("retried", ()))
+
+
 def test_a_gate_does_not_pass_an_agent_that_excuses_its_own_failures(
     assay: Callable[..., Any], project: Project
 ) -> None:

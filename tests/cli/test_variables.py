@@ -43,6 +43,7 @@ SHOWN = {
     "COMPARE_CAPABILITY": ["compare"],
     "COMPARE_CONSISTENCY": ["compare"],
     "COMPARE_BOOTSTRAP_ITERATIONS": ["compare"],
+    "ASSAY_EDITOR_URL": ["report", "view"],
     "ASSAY_PRICES": ["capture", "trials", "extract"],
     "GITHUB_ACTOR": ["trials"],
     "NO_COLOR": ["compare", "agents", "doctor", "demo"],

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.explain import written
 
 from assay.compare.calls import error_line, program_words, without_numbers
-from assay.compare.detectors import findings
+from assay.compare.detectors import _MISSING_PROGRAM, findings
 from assay.records.explanation import DETECTORS
 from assay.records.trial.views import ExplainedRow
 
@@ -280,3 +280,14 @@ def test_calls_are_named_alike() -> None:
     assert error_line(trace) == "ModuleNotFoundError: No module named 'y'"
     text = without_numbers("open /tmp/ws-12/a/b.py line 7: 0xff at 12:30:01")
     assert text == "open b.py line N: N at N"
+
+
+def test_a_program_that_is_missing_is_looked_for_in_a_time_that_grows_with_the_text() -> None:
+    began_s = time.process_time()
+    assert _MISSING_PROGRAM.search("/" + "1" * 20_000) is None
+    assert time.process_time() - began_s < 0.5
+    for text in ("bash: line 1: foo: command not found", "/bin/sh: 1: foo: not found",
+                 "sh: foo: not found", "env: ‘foo’: No such file or directory"):  # fmt: skip
+        found = _MISSING_PROGRAM.search(text)
+        assert found is not None
+        assert found[1] == "foo"

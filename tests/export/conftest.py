@@ -125,6 +125,7 @@ READERS = (
     "opentelemetry-proto==1.45.0",
     "inspect-ai==0.3.285",
     "junitparser==5.0.3",
+    "every_eval_ever==0.3.0",
 )
 
 
@@ -138,7 +139,7 @@ def trl_python() -> Path:
 @pytest.fixture(scope="session")
 def readers_python() -> Path:
     """The same for the readers of other formats."""
-    return _environment("readers-1", READERS)
+    return _environment("readers-2", READERS)
 
 
 def _environment(name: str, *packages: tuple[str, ...]) -> Path:

@@ -2,6 +2,8 @@
 environment of its own, which has them."""
 
 import base64
+import contextlib
+import io
 import json
 import sys
 from pathlib import Path
@@ -55,6 +57,16 @@ def read_inspect(path: str) -> Any:
     return json.loads(log.model_dump_json(include={"status", "eval", "results", "samples"}))
 
 
+def read_every_eval(path: str) -> Any:
+    from every_eval_ever.validate import main
+
+    samples = Path(path).with_name(f"{Path(path).stem}_samples.jsonl")
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        code = main([path, str(samples)])
+    assert code == 0, said.getvalue()
+    return json.loads(Path(path).read_text()), [*map(json.loads, samples.read_text().splitlines())]
+
+
 def read_junit(path: str) -> Any:
     from junitparser import JUnitXml
 
@@ -68,7 +80,12 @@ def read_junit(path: str) -> Any:
     ]
 
 
-READERS = {"otel": read_otel, "inspect": read_inspect, "junit": read_junit}
+READERS = {
+    "every_eval": read_every_eval,
+    "inspect": read_inspect,
+    "junit": read_junit,
+    "otel": read_otel,
+}
 
 if __name__ == "__main__":
     print(json.dumps(READERS[sys.argv[1]](sys.argv[2])))

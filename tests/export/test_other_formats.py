@@ -1,11 +1,14 @@
 """Exports for other systems: their readers accept them, and nothing they can hold is lost."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from assay.stats.rates import rate_interval
 
 
 @pytest.fixture
@@ -40,6 +43,7 @@ def rich(tmp_path: Path) -> Path:
         "agent": {"adapter": "claude", "version": "2.1", "model": "claude-sonnet-4-5"},
         "sessionId": "s-1",
         "warnings": ["look twice"],
+        "graderFailures": {"slow": "it hung"},
     }  # fmt: skip
     down = {key: row[key] for key in ("input", "metadata", "timing", "agent")}
     down |= {"id": "down", "output": "", "trajectory": [], "toolErrors": False}
@@ -104,7 +108,12 @@ def test_the_root_of_a_trace_has_tokens_grades_and_what_has_no_name_of_its_own(
     assert known["langfuse.experiment.item.root_observation_id"] == root["spanId"]
     assert json.loads(known["assay.warnings"]) == ["look twice"]
     assert json.loads(known["assay.usage"])["costUsd"] == 0.25
-    plan, *grades = root["events"]
+    plan, *grades, broken = root["events"]
+    assert values(broken["attributes"]) == {
+        "gen_ai.evaluation.name": "slow",
+        "error.type": "grader_error",
+        "gen_ai.evaluation.explanation": "it hung",
+    }
     assert json.loads(values(plan["attributes"])["assay.plan"]) == [{"content": "read it"}]
     assert {grade["name"] for grade in grades} == {"gen_ai.evaluation.result"}
     found = {
@@ -151,7 +160,7 @@ def test_a_collector_reads_the_traces(
     assert assay("export", "otel", rich, "-o", tmp_path / "otel.jsonl").code == 0
     work, down = read_with("otel", tmp_path / "otel.jsonl")
     assert work[0][:2] == ["", "invoke_agent claude"]
-    assert work[0][2] == ["assay.plan", *["gen_ai.evaluation.result"] * 3]
+    assert work[0][2] == ["assay.plan", *["gen_ai.evaluation.result"] * 4]
     assert [name for _, name, _ in work if name.startswith("execute_tool")] == [
         "execute_tool Task", "execute_tool Inner", "execute_tool Read",
     ]  # fmt: skip
@@ -227,3 +236,54 @@ def test_a_limit_ends_a_sample_of_inspect_and_an_error_spoils_it(
     assert samples["provider"]["error"]["message"] == "provider: why provider"
     assert "limit" not in samples["provider"]
     assert not {"limit", "error"} & samples["work"].keys()
+
+
+def test_every_eval_ever_accepts_results_and_samples_and_nothing_is_lost(
+    assay: Callable[..., Any], rich: Path, tmp_path: Path, read_with: Callable[..., Any]
+) -> None:
+    done = assay("export", "every-eval", rich, "-o", tmp_path)
+    assert done.code == 0, done
+    assert "1 did not measure the agent (provider error)" in done.stderr
+    [path] = tmp_path.glob("data/rich/anthropic/claude-sonnet-4-5/*.json")
+    document, samples = read_with("every_eval", path)
+    assert document["schema_version"] == "0.3.0"
+    assert document["model_info"]["id"] == "anthropic/claude-sonnet-4-5"
+    rates = {
+        one["evaluation_result_id"].partition("/")[2]: one["score_details"]["score"]
+        for one in document["evaluation_results"]
+    }
+    assert rates == {"pass": 1.0, "pass/judge": 1.0, "pass/style": 0.0}
+    [work] = samples
+    assert (work["interaction_type"], work["sample_id"]) == ("agentic", "work")
+    assert work["evaluation"] == {
+        "score": 0.75, "is_correct": True, "num_turns": 1, "tool_calls_count": 2,
+    }  # fmt: skip
+    assert [one["role"] for one in work["messages"]] == [
+        "user", "assistant", "tool", "assistant", "tool", "assistant",
+    ]  # fmt: skip
+    assert work["messages"][1]["reasoning_trace"] == "I look first."
+    assert work["messages"][1]["tool_calls"][0]["arguments"] == {"q": 'say "x"'}
+    assert work["token_usage"]["input_tokens_cache_write"] == 7
+    kept = json.loads(work["metadata"]["assay"])
+    before = json.loads(rich.read_text().splitlines()[0])
+    same = ("score", "grades", "usage", "agent", "sessionId", "warnings", "metadata")
+    assert {name: kept[name] for name in same} == {name: before[name] for name in same}
+
+
+def test_every_eval_has_the_interval_of_compare_and_a_sample_for_each_trial(
+    assay: Callable[..., Any], results: dict[str, Path], tmp_path: Path
+) -> None:
+    words = ("export", "every-eval", results["trials"])
+    assert assay(*words, "-o", tmp_path).code == 0
+    [path] = tmp_path.glob("data/*/*/*/*.json")
+    document = json.loads(path.read_text())
+    kept = document["detailed_evaluation_results"]
+    samples = (tmp_path / kept["file_path"]).read_bytes()
+    assert kept["checksum"] == hashlib.sha256(samples).hexdigest()
+    assert kept["total_rows"] == len(samples.splitlines())
+    [result, *_] = document["evaluation_results"]
+    interval = result["score_details"]["uncertainty"]["confidence_interval"]
+    _, wanted = rate_interval([2, 2, 1], [4, 2, 2])
+    assert (interval["lower"], interval["upper"]) == (wanted.low, wanted.high)
+    assert assay(*words).code == 2
+    assert assay(*words, results["captures"], "-o", tmp_path).code == 2

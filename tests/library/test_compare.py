@@ -224,6 +224,19 @@ def test_trials_are_called_by_their_file(runs):
     assert (pair.run_a, pair.run_b) == ("run-1", "run-2")
 
 
+def test_some_trials_of_a_run_can_be_compared(tmp_path):
+    prompts = [{"id": str(n), "input": str(n), "hint": "1"} for n in range(6)]
+    before, after = (
+        library.run(prompts, agent=agent, graders=["exact"], k=2).collect()
+        for agent in (lambda text: "1", lambda text: "0" if int(text) < 3 else "1")
+    )
+    assert library.compare(before, after).difference == -0.5
+    some = [[trial for trial in run if int(trial.id) < 3] for run in (before, after)]
+    assert library.compare(*some).difference == -1
+    with pytest.raises(UsageError, match="run 2 is of type list"):
+        library.compare(before, [])
+
+
 def test_a_run_is_called_by_its_file(tmp_path):
     graders = [lambda output: output == "A"]
     old = library.run(["a"], agent=str.upper, graders=graders).to(tmp_path / "old.jsonl")

@@ -1,8 +1,10 @@
 """assay.read and assay.grade: trials of files, frames, and new grades."""
 
 import json
+import pickle
 import sys
 import time
+from copy import copy, deepcopy
 
 import pytest
 
@@ -44,7 +46,10 @@ def test_fields_of_prompts_that_assay_does_not_know_reach_rows_graders_and_progr
     again = library.grade(tmp_path / "run.jsonl", graders)
     assert seen(again) == seen(library.grade(list(again), graders)) == expected
     assert seen(library.grade(list(again), graders).to(tmp_path / "kept.jsonl")) == expected
-    assert [trial.to_row()["team"] for trial in library.read(tmp_path / "kept.jsonl")][-1] == "blue"
+    last = list(library.read(tmp_path / "kept.jsonl"))[-1]
+    for same in (last, copy(last), deepcopy(last), pickle.loads(pickle.dumps(last))):
+        assert same == last
+        assert same.to_row()["team"] == "blue"
 
 
 def test_a_trial_is_shown_in_one_line(files):

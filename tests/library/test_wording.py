@@ -23,7 +23,8 @@ COMMANDS_ONLY = {
     ),
     **dict.fromkeys(("--record", "--replay", "--record-misses", "--fault"), "tapes"),
     **dict.fromkeys(("--prompts", "--append"), "there is no such argument"),
-    **dict.fromkeys(("-d", "-R", "-e", "-f", "-q", "-t", "-aq"), "programs of others"),
+    **dict.fromkeys(("--skip-unsupported", "--redact"), "benchmarks, evidence"),
+    **dict.fromkeys(("-p", "-v", "-d", "-R", "-e", "-f", "-q", "-t", "-aq"), "programs of others"),
     "--format": "git",
 }
 ROOMS = (

@@ -126,7 +126,7 @@ def test_the_first_start_in_a_shared_home_is_alone(
     monkeypatch.setitem(sys.modules, "careful_adapter", SimpleNamespace(Careful=Careful))
     monkeypatch.setitem(plugins.BUILT_IN["assay.adapters"], "careful", "careful_adapter:Careful")
     ref = PluginRef(name="careful", options={"schema": schema})
-    text, around = "!do wait 0.7 ; say hi ; wait 2", {"isolate": isolate}
+    text, around = "!do wait 0.7 ; say hi ; wait 1", {"isolate": isolate}
     specs = [msgspec.structs.replace(spec(text, surroundings=around), agent=ref) for _ in range(4)]
     rows = Times()
     assert len(list(execute(Batch(specs=specs, jobs=4, overlap=True), rows=nullcontext(rows)))) == 4
@@ -138,7 +138,7 @@ def test_the_first_start_in_a_shared_home_is_alone(
 
 
 def test_what_has_finished_is_kept_when_the_caller_breaks_off(
-    spec: Callable[..., TrialSpec], alive: Callable[[], list[int]]
+    spec: Callable[..., TrialSpec], alive: Callable[[], list[int]], eventually: Callable[..., bool]
 ) -> None:
     """Trials that ended while the caller was busy with the first one are in the rows, too."""
     log: list[str] = []
@@ -146,7 +146,8 @@ def test_what_has_finished_is_kept_when_the_caller_breaks_off(
     rows = nullcontext(Output(log))
     results = execute(Batch(specs=specs, jobs=4), rows=rows)
     assert next(results).output in "abc"
-    time.sleep(2)
+    assert eventually(lambda: len(alive()) == 1)
+    time.sleep(0.3)
     results.close()
     assert sorted(line for line in log if line.startswith("row")) == ["row a", "row b", "row c"]
     assert alive() == []

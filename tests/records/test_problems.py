@@ -45,7 +45,7 @@ def test_a_wrong_value_is_explained_in_plain_words(value: Any, said: str) -> Non
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.json.decode(msgspec.json.encode(value), type=Thing)
     words = explain(caught.value, Thing)
-    assert words.startswith(said)
+    assert words.startswith(said) if said.endswith(" ") else words == said
     assert not set("`$") & set(words)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.records import files
+from assay import system
 from assay.run.raw import RawStreams
 
 HERE = 'd=$(dirname "$(readlink /proc/$$/fd/1)")'
@@ -134,7 +134,7 @@ def test_session_files_are_kept_without_links_that_leave_the_home(
 def test_a_file_system_without_nameless_files_is_served_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(files, "_TMPFILE", 0)
+    monkeypatch.setattr(system, "open_nameless", lambda *_: None)
     with RawStreams(str(tmp_path / "raw")) as streams:
         os.write(streams.make("1.out"), b"one\n")
         streams.write("files/a/b", b"two\n")

@@ -1,5 +1,7 @@
 """An agent leaves more files than can be compared with what was there before."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -74,3 +76,11 @@ def test_more_new_files_than_can_be_looked_at_are_the_agents_failure(
     failure = failure_after(6)
     assert failure is not None
     assert failure.cause is Cause.AGENT_LIMIT
+
+
+def test_the_folder_of_a_process_goes_with_it_and_without_a_warning() -> None:
+    code = "from assay.run import snapshot; print(snapshot._store())"
+    words = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert not Path(done.stdout.strip()).exists()

@@ -192,7 +192,8 @@ def test_runs_of_their_own_place_leave_no_workspaces_behind(
 
 def test_a_run_that_goes_on_keeps_its_workspaces(assay, start, shell_agent, prompts, tmp_path):
     """Another run in the same place takes other names."""
-    slow = prompts({"id": "a", "input": "echo one > said; touch ../on; sleep 3; say yes; R"})
+    wait = "until [ -e ../go ]; do sleep 0.02; done"
+    slow = prompts({"id": "a", "input": f"echo one > said; touch ../on; {wait}; say yes; R"})
     args = ["-s", shell_agent, "-g", "contains:yes", "--workspace-dir", "w"]
     first = start("capture", slow, *args, "-o", "one.jsonl")
     while not (tmp_path / "w" / "on").exists():
@@ -201,6 +202,7 @@ def test_a_run_that_goes_on_keeps_its_workspaces(assay, start, shell_agent, prom
     assert assay("capture", fast, *args, "-o", "two.jsonl").code == 0
     assert (tmp_path / "w" / "prompt-a" / "said").read_text() == "one\n"
     assert (tmp_path / "w" / "prompt-a.2" / "said").read_text() == "two\n"
+    (tmp_path / "w" / "go").touch()
     assert first.wait(20) == 0
 
 

@@ -265,6 +265,26 @@ def test_long_output_starts_with_eight_lines(
     browser.see("#step-3 code", "mystery")
 
 
+def test_files_open_in_the_editor_of_the_user(
+    browser: Any, tmp_path: Path, make_report: Callable[..., Path]
+) -> None:
+    steps = [
+        call("Read", {"file_path": "/home/me/a b.py", "offset": 12}, 1, output="x"),
+        call("edit", {"path": "src/c.py", "old_string": "a", "new_string": "b"}, 2),
+        call("Read", {"file_path": "//host/share/x"}, 3, output="x"),
+        call("Grep", {"pattern": "TODO", "path": "src"}, 4, output="src/a.py"),
+    ]
+    rows = [{**row("p", True, steps), "cwd": "/home/me/work"}]
+    page = make_report(tmp_path / "r.html", write(tmp_path / "a.jsonl", rows))
+    browser.draw(f"file://{page}#/run/a/prompt/p/trial/1")
+    browser.see("#step-0 .about", "a b.py")
+    links = "return [...document.querySelectorAll('.about a')].map((one) => one.href)"
+    assert browser.run(links) == [
+        "vscode://file/home/me/a%20b.py:12",
+        "vscode://file/home/me/work/src/c.py:1",
+    ]
+
+
 def test_what_would_mislead_is_said(browser: Any, page: str) -> None:
     browser.draw(page)
     browser.see(".card dd", "known for 4 of 5 trials")

@@ -29,6 +29,8 @@ EXTRAS = {
     "grade": "jsonschema",
     "inspect": "sys" if sys.version_info >= (3, 14) else "backports.zstd",
     "yaml": "yaml",
+    "evidence": "securesystemslib, cryptography",
+    "keyless": "sigstore",
 }
 """What can be imported after each of them was installed."""
 pytestmark = pytest.mark.install

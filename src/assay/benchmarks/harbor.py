@@ -299,10 +299,10 @@ class HarborGrader(Grader):
         )
         with temporary_folder("assay-verifier-") as folder:
             done = _verify(task, around, Path(folder), host)
-            return _grade(_rewards(Path(folder, "logs/verifier"), done), _tail(done))
+            return reward_grade(_rewards(Path(folder, "logs/verifier"), done), _tail(done))
 
 
-def _grade(rewards: dict[str, float], said: str) -> Grade:
+def reward_grade(rewards: dict[str, float], said: str) -> Grade:
     values = [rewards["reward"]] if "reward" in rewards else list(rewards.values())
     score = sum(values) / len(values)
     listed = ", ".join(f"{name} {value:g}" for name, value in rewards.items())
@@ -319,7 +319,7 @@ def _kept_grade(seen: Mapping[str, Any]) -> Grade:
     """Return the grade of a verifier that was run in the agent's container."""
     if "failure" in seen:
         raise PluginError(str(seen["failure"]))
-    return _grade(seen["rewards"], seen["output"])
+    return reward_grade(seen["rewards"], seen["output"])
 
 
 def own_image(task: Task, host: Machine) -> Image:

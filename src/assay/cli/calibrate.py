@@ -84,7 +84,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "-s",
     "--sample",
-    type=click.IntRange(min=0),
+    type=click.IntRange(min=1),
     metavar="N",
     help=f"Draw N rows at random. Default: {FAILURES_DRAWN}, or {SHEET_ROWS} with --export.",
 )

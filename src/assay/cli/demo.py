@@ -63,6 +63,7 @@ def command(folder: Path) -> None:
         "5. One page to read or to send",
         f"report {folder / 'flaky.jsonl'} {folder / 'better.jsonl'} -o {report} --overwrite",
     )
+    _prove(folder, Path(verdict["folder"]))
     echo_raw("\nThe verdict", bold=True)
     for sentence in verdict["sentences"]:
         echo_folded(f"  {sentence}")
@@ -128,6 +129,13 @@ def _play(folder: Path) -> None:
     code = run_command(["arc", "demo", "-o", str(folder)])
     if code != 0:
         raise click.exceptions.Exit(code)
+
+
+def _prove(folder: Path, experiment: Path) -> None:
+    bundle = folder / "evidence.zip"
+    title = "6. A result that nobody has to believe: one file, and what of it holds"
+    _step(title, f"evidence pack {experiment} -o {bundle} -q")
+    _step("", f"evidence verify {bundle}")
 
 
 def _step(title: str, line: str) -> None:

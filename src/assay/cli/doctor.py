@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 
+from assay import system
 from assay.adapters.vendor import KNOWN, KnownAgent, known_agent
 from assay.cli.help import COLOUR, examples, variables
 from assay.cli.options import AgentOptions, agent_options, agent_ref, with_options
@@ -107,13 +108,14 @@ def _check(name: str, options: _Options, *, start: bool) -> dict[str, Any]:
 def _check_machine() -> list[dict[str, Any]]:
     """Say whether --sandbox, --container, --memory and --cpus work on this machine."""
     limits = Limits(memory_bytes=1 << 30, cpus=1.0)
+    here = _row("system", ok=True, words=system.describe(), advice=[])
     checks: dict[str, Callable[[], str]] = {
         "--sandbox": sandbox.describe_sandbox,
         "Landlock": sandbox.describe_landlock,
         "--container": container.describe_engines,
         "--memory and --cpus": partial(quota.describe_quota, limits),
     }
-    return [*(_checked(name, check) for name, check in checks.items()), _check_disk()]
+    return [here, *(_checked(name, check) for name, check in checks.items()), _check_disk()]
 
 
 def _check_disk() -> dict[str, Any]:

@@ -220,7 +220,10 @@ def _colours() -> bool:
 @command.command(
     "reveal",
     short_help="Show trials of a bundle that withholds them.",
-    epilog=examples("assay evidence reveal evidence.zip --trial sum-1"),
+    epilog=examples(
+        "assay evidence reveal evidence.zip --trial sum-1",
+        "assay evidence reveal evidence.zip --trial sum-1 -o revealed.zip",
+    ),
 )
 @click.argument("bundle", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
@@ -309,7 +312,11 @@ def board(folder: Path, *, check: bool, keys: tuple[Path, ...], quiet: bool, **g
 @command.command(
     "new-key",
     short_help="Make a key to sign bundles with.",
-    epilog=variables(*_PASSWORD) + examples("assay evidence new-key key.pem"),
+    epilog=variables(*_PASSWORD)
+    + examples(
+        "assay evidence new-key key.pem",
+        "assay evidence new-key key.pem --password",
+    ),
 )
 @click.argument("path", type=_FILE, default="evidence-key.pem", metavar="[KEY.pem]")
 @click.option(

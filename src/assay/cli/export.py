@@ -22,6 +22,7 @@ from assay.cli.parameters import (
     replace_option,
 )
 from assay.errors import InputError
+from assay.export.every_eval import write_run
 from assay.export.inspect_writer import write_log
 from assay.export.messages import Thoughts
 from assay.export.table import SUFFIXES, check_parquet, encode_row, write_table
@@ -31,8 +32,8 @@ from assay.records.rows import open_rows
 from assay.records.text import counted_noun
 from assay.records.trial.files import HINT
 
-_FORMATS = ("sft", "dpo", "kto", "sharegpt", "atif", "otel", "inspect", "table")
-_WHOLE = ("atif", "otel", "inspect")
+_FORMATS = ("sft", "dpo", "kto", "sharegpt", "atif", "otel", "inspect", "every-eval", "table")
+_WHOLE = ("atif", "otel", "inspect", "every-eval")
 """Formats that keep thoughts, unless they are told to drop them."""
 _GRADED = ("dpo", "kto")
 
@@ -99,6 +100,7 @@ def command(**given: Any) -> None:
       atif      whole trajectories with their rewards, for Harbor's tools (ATIF)
       otel      OpenTelemetry traces (OTLP JSON, one request per line) with grades as events
       inspect   a log of Inspect (JSON, version 2): a sample per prompt, an epoch per trial
+      every-eval  documents for Every Eval Ever (schema 0.3) in a folder, one for each model
       table     one flat row per trial: Parquet, CSV or JSONL, by the suffix of the output
 
     The first four write JSONL that TRL reads. Secrets of the environment are masked. What was
@@ -108,6 +110,9 @@ def command(**given: Any) -> None:
     options = _Options(**given)
     if not options.files:
         msg = "No files given. Name one or more result files, or - for stdin."
+        raise click.UsageError(msg)
+    if options.kind == "every-eval" and (len(options.files) > 1 or options.output is None):
+        msg = "every-eval makes documents of one file: name one file of results, and -o FOLDER."
         raise click.UsageError(msg)
     if options.kind == "inspect" and (len(options.files) > 1 or _is_archive(options.output)):
         msg = "inspect makes one log of one file: name one file of results, and -o LOG.json."
@@ -150,6 +155,13 @@ def _export(options: _Options, suffix: str) -> ExportSummary:
         summary = export.summary
         if options.output is not None:
             summary.output = str(options.output)
+        if options.kind == "every-eval" and options.output is not None:
+            [run] = export.experiments.values()
+            made = write_run(export.write(options.kind, _line), options.output, run)
+            if not made:
+                raise _nothing_exported(summary, options)
+            summary.output = ", ".join(map(str, made))
+            return summary
         with derived_output(options.output, overwrite=options.overwrite) as out:
             if options.kind == "table":
                 write_table(
@@ -190,7 +202,7 @@ def _why(summary: ExportSummary) -> str:
 
 def _lines(summary: ExportSummary, options: _Options) -> Iterator[str]:
     noun = "row" if options.kind == "table" else "example"
-    target = f" -> {options.output}" if options.output else ""
+    target = f" -> {summary.output}" if options.output else ""
     n_trials = counted_noun(summary.trials, "trial")
     yield f"{counted_noun(summary.written, noun)} from {n_trials}{target}"
     if summary.left_out:
@@ -201,7 +213,7 @@ def _lines(summary: ExportSummary, options: _Options) -> Iterator[str]:
         return
     if summary.thoughts_dropped:
         yield f"Dropped {counted_noun(summary.thoughts_dropped, 'thought')} (--thoughts keeps them)"
-    if summary.sub_agent_steps and options.kind not in ("otel", "inspect"):
+    if summary.sub_agent_steps and options.kind not in ("otel", "inspect", "every-eval"):
         yield f"Left out {counted_noun(summary.sub_agent_steps, 'step')} of sub-agents"
     if options.kind not in _GRADED and summary.not_passed:
         n_failed = counted_noun(summary.not_passed, "example")

@@ -69,6 +69,11 @@ HEADINGS = {
 
 COLOUR = ("NO_COLOR", "Any value: print without colours.")
 CACHE = ("XDG_CACHE_HOME", "Cache folder, an absolute path. Default: ~/.cache.")
+EDITOR = (
+    "ASSAY_EDITOR_URL",
+    "How links of a page open a file in an editor; empty: no links. Default:",
+    "vscode://file{path}:{line}.",
+)
 PRICES = (
     "ASSAY_PRICES",
     "A file with prices to estimate costs from, instead of the built-in table.",

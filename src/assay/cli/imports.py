@@ -27,6 +27,7 @@ from assay.cli.parameters import (
     replace_option,
 )
 from assay.errors import InputError
+from assay.export.harbor_job import job_rows
 from assay.export.inspect_log import logged_rows
 from assay.export.trajectories import read_trajectories
 from assay.pipeline.past_sessions import past_sessions, session_prompt, session_trial
@@ -233,6 +234,27 @@ def trajectories(files: tuple[Path, ...], **given: Any) -> None:
     """
     found = ((trial, 1) for path in files for trial in read_trajectories(path))
     _write(files, found, given)
+
+
+@command.command(
+    "harbor",
+    short_help="Read a job of Harbor as results.",
+    epilog=examples(
+        "assay import harbor jobs/2026-11-19 -o job.jsonl",
+        "assay import harbor jobs/2026-11-19 | assay summarize",
+    ),
+)
+@click.argument("job", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@output_option
+@replace_option
+@quiet_option
+@debug_option
+@help_option
+def harbor(job: Path, **given: Any) -> None:
+    """Write the trials in the folder JOB of Harbor as results: rewards become grades, and agents'
+    trajectories (ATIF) steps. Tasks that were tried several times become rows of `assay trials`.
+    """
+    _write((job,), job_rows(job), given)
 
 
 def _write(

@@ -15,6 +15,7 @@ import click
 from assay import plugins
 from assay.benchmarks import PromptFile
 from assay.benchmarks.skills import cases_of
+from assay.cli.editor_files import FIRST_LINE, write_schemas, write_vscode
 from assay.cli.help import examples
 from assay.cli.output import echo_folded
 from assay.cli.parameters import OutFolder, help_option
@@ -45,8 +46,14 @@ _AGENTS = ("claude", "codex", "gemini", "opencode")
     help="Let the installed agent write the prompts about a skill, which costs a question to it. "
     "Default: ask on a terminal, otherwise write three examples.",
 )
+@click.option(
+    "--vscode",
+    is_flag=True,
+    help="Also write .vscode/tasks.json, which runs the experiment, and .vscode/settings.json, "
+    "which checks its files. Existing ones are left as they are.",
+)
 @help_option
-def command(folder: Path, *, force: bool, suggest: bool) -> None:
+def command(folder: Path, *, force: bool, suggest: bool, vscode: bool) -> None:
     """Write prompts, a grader and an experiment to FOLDER (default: evals), and show how to run
     them.
 
@@ -71,6 +78,8 @@ def command(folder: Path, *, force: bool, suggest: bool) -> None:
     template = _write_project(folder, found[0].paths)
     write_experiment(folder / _EXPERIMENT, found, agents[0], material, template=template)
     echo_folded(f"Wrote {folder / _EXPERIMENT}, an experiment.")
+    if vscode:
+        write_vscode(folder, folder / _EXPERIMENT, force=force)
     echo_folded("\nRun them:")
     graders = "".join(f" -g {shlex.quote(grader)}" for grader in material.graders)
     for agent in agents:
@@ -186,7 +195,7 @@ def write_experiment(
     for other in found[1:]:
         lines += ["#", *(f"# {line}" for line in other.lines)]
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        write_schemas(path.parent / "schemas")
         path.write_text("\n".join([*lines, ""]), encoding="utf-8")
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror}"
@@ -281,13 +290,14 @@ _SKILLS = (
     *(".claude/skills/*/SKILL.md", ".agents/skills/*/SKILL.md", "skills/*/SKILL.md"),
     *("plugin*/skills/*/SKILL.md", "*/SKILL.md"),
 )
-_EXPERIMENT_HEAD = """\
-# {question} The keys of this file are in docs/ab.md.
-name = "{name}"
-prompts = {prompts}
-graders = [{graders}]
+_EXPERIMENT_HEAD = f"""\
+{FIRST_LINE}
+# {{question}} The keys of this file are in docs/ab.md.
+name = "{{name}}"
+prompts = {{prompts}}
+graders = [{{graders}}]
 k = 5  # trials of each prompt in each arm
-agent = "{agent}"
+agent = "{{agent}}"
 # budget = 2.00  # US dollars; the run then ends as soon as the verdict is sure
 """
 

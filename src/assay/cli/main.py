@@ -6,11 +6,14 @@ import sys
 
 from assay import __version__
 from assay.cli.help import first_page, help_page
+from assay.errors import WINDOWS
 
 
 def main() -> None:
     args = sys.argv[1:]
-    if "_ASSAY_COMPLETE" in os.environ:  # a shell asks what may follow; see cli/completion.py
+    if sys.platform == "win32":
+        sys.exit(WINDOWS)
+    elif "_ASSAY_COMPLETE" in os.environ:  # a shell asks what may follow; see cli/completion.py
         sys.exit(_run(args))
     elif not args:
         print(first_page())

@@ -1,8 +1,10 @@
 """Parameters that several commands take, and that need nothing but click."""
 
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from math import isnan
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,6 +12,7 @@ from typing import Any, ClassVar
 import click
 
 from assay.records.experiment import RETRIES
+from assay.records.files import is_bundle
 from assay.records.spec import KEEP_ALL, KEEP_FAILED, KEEP_NONE, LONGEST_WAIT_S
 from assay.records.text import LEAST_MEMORY, parse_age, parse_size
 
@@ -106,7 +109,12 @@ class InFile(click.Path):
         if value == "-":
             claim_stdin()
             return self._stdin
-        return super().convert(value, param, ctx)
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if ctx is not None and is_bundle(path):
+            # Which imports this module.
+            rows: Path = import_module("assay.cli.runs").single_run(path, ctx)
+            return rows
+        return path
 
 
 class OutFile(click.Path):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from assay.cli.help import examples, variables
+from assay.cli.help import EDITOR, examples, variables
 from assay.cli.output import (
     derived_output,
     echo_folded,
@@ -75,7 +75,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command(
     short_help="Report on runs as one HTML file, Markdown or JUnit.",
-    epilog=variables(*VARIABLES)
+    epilog=variables(*VARIABLES, *EDITOR)
     + examples(
         "assay report before.jsonl after.jsonl -o report.html",
         "assay report results.jsonl --format markdown",

@@ -13,8 +13,7 @@ from assay.cli.parameters import DASH, claim_stdin
 from assay.compare import names
 from assay.compare.names import Named
 from assay.errors import InputError, UsageError
-from assay.records.bundle import is_bundle
-from assay.records.files import copy_stream, temporary_folder
+from assay.records.files import copy_stream, is_bundle, temporary_folder
 
 
 def name_runs(arguments: tuple[str, ...], labelled: tuple[str, ...], *, raw: bool = False) -> Named:
@@ -36,12 +35,27 @@ def name_runs(arguments: tuple[str, ...], labelled: tuple[str, ...], *, raw: boo
 def _runs_of(label: str, path: Path, n_bundles: int, *, raw: bool) -> Named:
     if not is_bundle(path):
         return [(label, path)]
-    unpack_runs = import_module("assay.evidence.unpack").unpack_runs  # with numpy, for few commands
-    folder = click.get_current_context().with_resource(temporary_folder("assay-bundle-"))
-    runs = unpack_runs(path, Path(folder), raw=raw)
+    runs = _unpacked(path, click.get_current_context(), raw=raw)
     if len(runs) == 1:
         return [(label.removesuffix(".zip"), rows) for _, rows in runs]
     return [(name if n_bundles == 1 else f"{label}-{name}", rows) for name, rows in runs]
+
+
+def _unpacked(path: Path, ctx: click.Context, *, raw: bool) -> Named:
+    unpack_runs = import_module("assay.evidence.unpack").unpack_runs  # with numpy, for few commands
+    folder = ctx.with_resource(temporary_folder("assay-bundle-"))
+    found: Named = unpack_runs(path, Path(folder), raw=raw)
+    return found
+
+
+def single_run(path: Path, ctx: click.Context) -> Path:
+    """Return the rows of a bundle with one run, for commands that read one file."""
+    runs = _unpacked(path, ctx, raw=True)
+    if len(runs) > 1:
+        names_of = ", ".join(label for label, _ in runs)
+        msg = f"{path}: a bundle of several runs ({names_of}), and this command reads one"
+        raise InputError(msg, hint="compare, report, view, query and explain read them all")
+    return runs[0][1]
 
 
 def with_arms(arguments: tuple[str, ...]) -> tuple[str, ...]:

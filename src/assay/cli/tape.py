@@ -54,7 +54,7 @@ _MOST_TEXT = 60
 )
 @help_option
 def command() -> None:
-    """Work with tapes: the requests of agents and the answers of models that --record has kept."""
+    """Work with tapes: the requests of agents and the answers of models that runs have kept."""
 
 
 @command.command(
@@ -154,7 +154,10 @@ def _row(lane: LaneOnTape, number: int) -> Sequence[str]:
 @command.command(
     "diff",
     short_help="Say where two tapes differ.",
-    epilog=examples("assay tape diff before.tape after.tape"),
+    epilog=examples(
+        "assay tape diff before.tape after.tape",
+        "assay tape diff answers.tape clean.tape",
+    ),
 )
 @click.argument("old", type=_FILE)
 @click.argument("new", type=_FILE)
@@ -324,6 +327,7 @@ def _ids(prompts: Path) -> set[str]:
     short_help="Remove texts by pattern, and say what can still be replayed.",
     epilog=examples(
         "assay tape scrub answers.tape --pattern 'ACME-[0-9]+' -o clean.tape",
+        "assay tape scrub answers.tape --pattern me@example.org --pattern ACME --overwrite",
     ),
 )
 @_tape

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from assay.cli.help import CACHE, examples, variables
+from assay.cli.help import CACHE, EDITOR, examples, variables
 from assay.cli.parameters import (
     category_option,
     debug_option,
@@ -40,7 +40,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command(
     short_help="Show runs in a browser, live while they are written.",
-    epilog=variables(*CACHE)
+    epilog=variables(*CACHE, *EDITOR)
     + examples(
         "assay view results.jsonl",
         "assay view before.jsonl after.jsonl --open",

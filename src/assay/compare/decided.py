@@ -59,6 +59,8 @@ class KeptDecision(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The label of the baseline."""
     set_aside: list[str] = []
     """Prompts that changed and were not judged."""
+    left_out: list[str] = []
+    """Prompts of the baseline that the plan lacks: removed, or not asked for."""
     graders: str = ""
     """How graders differ in text, and what they said of kept answers."""
     consent: Consent | None = None

@@ -150,7 +150,7 @@ _MISSING = re.compile(
     re.IGNORECASE,
 )
 _MISSING_PROGRAM = re.compile(
-    r"^(?:[\w/.-]*sh|env|/[\w/.-]+)(?::? line)?[ :\d]*: ?[‘'\"]?([\w.+-]+)[’'\"]?: "
+    r"^(?:[\w/.-]*sh|env|/[\w/.-]+)(?![\w/.-])(?::? line)?[ :\d]*: ?[‘'\"]?([\w.+-]+)[’'\"]?: "
     r"(?:(?:command )?not found|No such file or directory)$|^([\w.+-]+): command not found$|"
     r"^'?([\w.+-]+)'? is not recognized as an internal or external command",
     re.IGNORECASE | re.MULTILINE,

@@ -645,6 +645,7 @@ def _kept_section(kept: KeptDecision | None) -> dict[str, Any]:
     anchor = kept.anchor
     found = {
         "setAside": kept.set_aside or None,
+        "leftOut": kept.left_out or None,
         "graders": kept.graders or None,
         "accepted": kept.consent and kept.consent.words,
         "anchor": anchor

@@ -38,7 +38,6 @@ from assay.compare.packed import (
     id_piece,
     pack,
     repeated,
-    return_memory,
     texts_at,
     unpack,
 )
@@ -49,6 +48,7 @@ from assay.records.setup import Problems
 from assay.records.trial.files import HINT, Kind
 from assay.records.trial.views import TrajectoryView
 from assay.stats.passk import PassK, average_pass_k
+from assay.system.calls import return_memory
 
 _BLOCK = 256 * 1024
 _MOST_TRIALS = 1e9

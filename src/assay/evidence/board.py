@@ -14,8 +14,7 @@ from assay.errors import AssayError
 from assay.evidence.check import verify_bundle
 from assay.evidence.unpack import unpack_runs
 from assay.evidence.verify import Report
-from assay.records.bundle import is_bundle
-from assay.records.files import replaced_file, temporary_folder
+from assay.records.files import is_bundle, replaced_file, temporary_folder
 from assay.report.text import money
 from assay.viewer.bundle import write_bundle
 from assay.viewer.index import Index

@@ -62,7 +62,7 @@ from assay.records.files import replaced_file, temporary_folder
 from assay.records.raw_streams import KeptStream
 from assay.records.rows import read_lines
 from assay.records.spec import PluginRef
-from assay.records.trial.files import holds_trials
+from assay.records.trial.files import entries_of, holds_trials
 from assay.run.workspace import our_secrets
 from assay.viewer.bundle import write_bundle
 from assay.viewer.index import Index
@@ -325,6 +325,9 @@ class _Packer:
         if resolved is not None:
             timeout_s = resolved.experiment.grader_timeout
             folder, before = self._sources.cwd, Path.cwd()
+            if not folder.is_dir():
+                msg = f"{folder}: the folder in which the experiment ran is gone"
+                raise InputError(msg, hint="its prompts and graders are found from there")
             os.chdir(folder)  # the paths of the experiment are meant from there
             try:
                 texts = resolved.experiment.graders
@@ -358,7 +361,7 @@ class _Packer:
         for _, path in self._sources.named:
             for _, line in read_lines(path):
                 row = msgspec.json.decode(line)
-                for one in row.get("trials") or [row]:
+                for one in entries_of(row):
                     for name, grade in (one.get("grades") or {}).items():
                         seen[name] = str(grade.get("version"))
         found = []

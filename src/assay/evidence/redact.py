@@ -37,7 +37,10 @@ _KEPT = (
     *("failure.cause", "retried.cause", "grades.version", "score.version", "usage", "turnUsage"),
 )
 """What says which trial it is, and how it was measured: without it nothing could be checked."""
-_REFUSED = ("k", "trials", "pass", "score", "passRate", "timing", "duration", "toolErrors")
+_REFUSED = (
+    *("k", "trials", "pass", "score", "grades", "passRate", "timing", "duration"),
+    "toolErrors",
+)
 
 
 class Redactor:

@@ -22,7 +22,7 @@ from assay.records.rows import read_lines
 from assay.records.spec import PluginRef
 from assay.records.text import counted_noun
 from assay.records.trial import Trial, Verdict
-from assay.records.trial.files import split_trials, trials_in
+from assay.records.trial.files import holds_trials, split_trials, trials_in
 
 GRADERS = "graders.json"
 _OF_WORKSPACE = frozenset({"command", "git", "file", "harbor"})
@@ -167,7 +167,7 @@ class _Regrading:
         for place, line in read_lines(self._of.rows[label]):
             for part in split_trials(place, line) if b'"trials"' in line else [line]:
                 row = self._of.openings.restored(msgspec.json.decode(part))
-                if "trials" in row and not row.get("output"):
+                if holds_trials(row):
                     continue
                 self._n_all += 1
                 if self._of.bundle.manifest.withheld and self._is_hidden(row):
@@ -194,7 +194,7 @@ class _Regrading:
         found: set[str] = set()
         for one in self._ready:
             sees = plugins.grader(one.ref).sees if one.ref else None
-            found |= {*_SEEN} if sees is None else {*sees, "input"}
+            found |= {*_SEEN} if sees is None else {*sees, "input", "hint", "reference"}
         return found & {*_SEEN} or {*_SEEN}
 
     def _refs(self, numbers: Sequence[int]) -> list[PluginRef]:

@@ -11,7 +11,7 @@ from assay import plugins
 from assay.compare.names import Named, name_runs
 from assay.errors import AssayError, InputError
 from assay.evidence.results import Verdict
-from assay.pipeline.experiment import hash_path
+from assay.pipeline.experiment import hash_path, read_experiment
 from assay.pipeline.identities import last_run
 from assay.plugin import Grader
 from assay.records.capture import Identity
@@ -89,10 +89,9 @@ def find_sources(given: Sequence[str]) -> Sources:
 
 
 def _folder_of(file: Path) -> Path:
-    name = file.stem
-    for folder in (Path("experiments") / name, Path("experiments") / file.absolute().parent.name):
-        if folder.is_dir():
-            return folder
+    folder = Path("experiments") / read_experiment(file).name
+    if folder.is_dir():
+        return folder
     msg = f"{file}: no run of this experiment is in experiments/"
     raise InputError(msg, hint="give the folder that `assay ab` has printed")
 

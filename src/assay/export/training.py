@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from assay.export import every_eval
 from assay.export.atif import trajectory
 from assay.export.inspect_writer import sample
 from assay.export.messages import (
@@ -32,7 +33,9 @@ from assay.records.trial import Trial
 from assay.records.trial.files import trial_at, trials_of
 from assay.run.workspace import our_secrets
 
-type Format = Literal["sft", "dpo", "kto", "sharegpt", "atif", "otel", "inspect", "table"]
+type Format = Literal[
+    "sft", "dpo", "kto", "sharegpt", "atif", "otel", "inspect", "every-eval", "table"
+]
 type Only = Literal["passed", "failed", "graded"]
 type Example = dict[str, Any]
 
@@ -74,11 +77,8 @@ class Export:
 
     def write(self, kind: Format, encode: Callable[[Example], bytes]) -> Iterator[bytes]:
         """Yield examples of one format, encoded, many at a time; files are read twice."""
-        if kind not in (
-            "table",
-            "otel",
-            "inspect",
-        ):  # first: a tool has one description in all examples
+        # First: a tool has one description in all examples.
+        if kind not in ("table", "otel", "inspect", "every-eval"):
             for file in self._files:
                 for tools in file.map(_tools_of):
                     self._tools.merge(tools)
@@ -109,6 +109,7 @@ class Export:
             "atif": self._atif,
             "otel": self._otel,
             "inspect": self._inspect,
+            "every-eval": self._every_eval,
             "kto": self._kto,
         }
         return make[kind]()
@@ -158,7 +159,15 @@ class Export:
             for trial in self._whole_trials(file):
                 yield sample(trial, self._conversation(trial))
 
-    def _whole_trials(self, file: RowFile) -> Iterator[Trial]:
+    def _every_eval(self) -> Iterator[Example]:
+        """Yield a sample for each trial with a verdict: the format has no place for others."""
+        for file in self._files:
+            for trial in self._whole_trials(file, graded=True):
+                yield every_eval.sample(
+                    trial, self._conversation(trial), self.experiments[file.name]
+                )
+
+    def _whole_trials(self, file: RowFile, *, graded: bool = False) -> Iterator[Trial]:
         """Yield the wanted trials of a file with everything in them, secrets masked.
 
         They are masked here because a format may hold JSON as a text, in which a secret with quotes
@@ -166,7 +175,10 @@ class Export:
         """
         for _, trial in trials_of(file, whole=True):
             self.summary.trials += 1
-            if why := self._chosen.why_not(trial):
+            why = self._chosen.why_not(trial)
+            if not why and graded and trial.verdict is None:
+                why = _unmeasured(trial) or "not graded"
+            if why:
                 self._leave_out(why)
                 continue
             masked = self._secrets.mask_record(trial)

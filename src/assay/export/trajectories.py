@@ -56,6 +56,11 @@ def _trial(value: Any, place: str, name: str) -> Trial:
     raise InputError(msg, hint=_HINT)
 
 
+def _commands_in(said: str) -> list[str]:
+    # Behind the last end no block ends: a thousand that only begin would each be read to the end.
+    return _COMMAND.findall(said[: said.rfind("\n```") + 4])
+
+
 def _made(
     name: str,
     asked: list[str],
@@ -211,7 +216,7 @@ def _add_answer(message: dict[str, Any], call_id: str, builder: StepBuilder) -> 
             input=parse_line(given.encode()) if given else None,
         )
     commands = [] if calls else [text_at(one, "command") for one in _actions(message)]
-    for index, command in enumerate(commands or ([] if calls else _COMMAND.findall(said))):
+    for index, command in enumerate(commands or ([] if calls else _commands_in(said))):
         builder.tool(0, name="bash", call_id=f"{call_id}-{index}", input={"command": command})
 
 

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from assay import system
 from assay.errors import AssayError, InputError, Interrupted, PluginError
 from assay.graders.frozen import (
     FrozenFile,
@@ -39,8 +40,9 @@ from assay.graders.program import check_value
 from assay.graders.python_code import PythonCode, fingerprint
 from assay.plugin import Host, Trial
 from assay.records.capture import Grade
-from assay.records.files import is_of_system, temporary_file
+from assay.records.files import named_temporary_file
 from assay.records.spec import PluginRef
+from assay.system import is_of_system
 
 ARGUMENTS = ("input", "output", "hint", "trajectory", "metadata", "cwd", "reference", "trial")
 
@@ -118,8 +120,10 @@ class PythonFile(PythonCode):
         sources = [Path(m.path) for m in used.modules.values() if m.source is not None]
         self._files[0].watch_beside(besides=sources)
         self._files += map(FrozenFile, sources)
-        self._written = temporary_file()  # without a name; open as long as the run
-        self._code.written = f"/proc/{os.getpid()}/fd/{self._written.fileno()}"
+        self._written = written = named_temporary_file()  # open as long as the run
+        self._code.written = system.path_to(written.fileno()) or written.name
+        if self._code.written != written.name:
+            Path(written.name).unlink()  # nobody finds it by a name
         self._code.modules = used.modules
         stamps = {path: stamp(path) for path in used.files}
         self._code.files = {path: (s, digest(path)) for path, s in stamps.items() if s}

@@ -35,7 +35,7 @@ _RULES = {
 }
 
 
-class Registration(msgspec.Struct, kw_only=True, frozen=True):
+class Registration(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     """registered.json"""
 
     registered: str

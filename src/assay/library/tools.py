@@ -182,7 +182,7 @@ class ResultTools(McpServer):
             return text_content(page_of(answer(asked), asked.page))
         except msgspec.ValidationError as error:
             return text_content(f"{name}: {error}", is_error=True)
-        except (AssayError, OSError) as error:
+        except (AssayError, OSError, ValueError) as error:  # a row that nobody can read, too
             return text_content(_error_words(error), is_error=True)
 
     def resources(self) -> list[dict[str, Any]]:
@@ -297,7 +297,7 @@ class ResultTools(McpServer):
             self._check_prompt(asked.prompt, self._chosen(asked.runs))
         if not asked.prompt:
             yield from notes_of(found)
-            yield from reason_lines(found)
+            yield from reason_lines(found) if found.n_failed else ()
             for cluster in found.clusters:
                 named = named_trials(cluster.trials, cluster.n_failures)
                 yield f"{cluster_words(cluster, found.n_failed)}\n  {named}"
@@ -522,7 +522,7 @@ def _last_words(folder: Path) -> str:
         said = msgspec.json.decode(read_kept(found[-1]), type=_Said).sentences
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return "its verdict cannot be read"
-    return shortened(visible_line(" ".join(said)), _NAME_CHARS)
+    return shortened(visible_line(" ".join(said)), _NAME_CHARS) or "no verdict"
 
 
 def _quoted(text: str, most: int | None = None) -> str:

@@ -1,6 +1,6 @@
 """Compare runs: the same numbers, sentences and decisions as `assay compare` gives."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from os import PathLike, fspath
 from pathlib import Path
@@ -14,6 +14,7 @@ from assay.compare.report import compare as compare_runs
 from assay.errors import InputError, UsageError
 from assay.library.checks import check_values, is_path
 from assay.library.grading import trials_given
+from assay.library.reading import Trial
 from assay.library.run import Run
 from assay.library.trials import Trials, html_table
 from assay.library.wording import errors_in_python
@@ -146,7 +147,7 @@ def _pairs(sections: dict[str, Any]) -> Iterator[PairVerdict]:
 
 @errors_in_python()
 def compare(  # noqa: PLR0913 - the options of the command
-    *runs: str | PathLike[str] | Trials | Run,
+    *runs: str | PathLike[str] | Trials | Run | Sequence[Trial],
     margin: float = CompareOptions().margin,
     fail_on: GateName | None = None,
     sequential: bool = False,
@@ -212,19 +213,28 @@ def compare(  # noqa: PLR0913 - the options of the command
 
 
 def _check_runs(runs: tuple[Any, ...]) -> None:
-    if len(runs) == 1 and isinstance(runs[0], list | tuple):
+    if len(runs) == 1 and isinstance(runs[0], list | tuple) and not _are_trials(runs[0]):
         msg = "the runs are in a list"
         raise UsageError(msg, hint="give them one by one: assay.compare(before, after)")
     if len(runs) < 2:
         msg = "give at least two runs to compare"
         raise UsageError(msg, hint='as in assay.compare("before.jsonl", "after.jsonl")')
     for number, run in enumerate(runs, 1):
-        if not is_path(run) and not isinstance(run, Trials | Run):
+        if not is_path(run) and not isinstance(run, Trials | Run) and not _are_trials(run):
             msg = f"run {number} is of type {type(run).__name__}"
-            raise UsageError(msg, hint="give a file, or what assay.run, read or grade returned")
+            hint = "give a file, what assay.run, read or grade returned, or a list of its trials"
+            raise UsageError(msg, hint=hint)
 
 
-def _file_of(run: str | PathLike[str] | Trials | Run, number: int, folder: str) -> str:
+def _are_trials(run: Any) -> bool:
+    return (
+        isinstance(run, list | tuple) and all(isinstance(one, Trial) for one in run) and bool(run)
+    )
+
+
+def _file_of(
+    run: str | PathLike[str] | Trials | Run | Sequence[Trial], number: int, folder: str
+) -> str:
     """Return the file of a run; trials that are in none are written to one."""
     if isinstance(run, str | PathLike):
         return fspath(run)

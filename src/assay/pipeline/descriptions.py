@@ -227,7 +227,8 @@ def suggest_prompts(
 
 _WHEN = re.compile(
     r"\b(?:use (?:this |it )?(?:skill )?)?when(?:ever)? (?:the )?(?:users? )?"
-    r"(?:asks?|wants?|needs?|says?)?(?: (?:you|for|to))?\s*(.+?)(?:[.;]|$)",
+    r"(?:(?:is |are )?(?:ask(?:s|ed|ing)?|wants?|wanting|needs?|needing|says?)\b)?"
+    r"(?: you)?(?: for)?(?P<to> to\b)?\s*(?P<what>.+?)(?:[.;]|$)",
     re.IGNORECASE,
 )
 _QUOTED = re.compile(r"[\"“]([^\"”\n]{12,200})[\"”]")
@@ -249,7 +250,8 @@ def written_prompts(skill: Skill) -> list[dict[str, Any]]:
     first = re.split(r"(?<=[.!?])\s|\buse (?:this|it|when)\b", skill.description, flags=re.I)[0]
     example = next(iter(_QUOTED.findall(text)), "")
     if not example and (when := _WHEN.search(skill.description)):
-        example = f"I need you to {when[1]}"
+        # What follows "to" is what to do; anything else is a case, such as "a release is cut".
+        example = f"Please {when['what']}." if when["to"] else f"I need help: {when['what']}."
     asked = [first.strip() or skill.description, example or f"{skill.description} Do it for me."]
     rows = [
         {"id": f"{skill.name}-{number}", "input": text, "hint": _term(body, text) or skill.name}

@@ -243,6 +243,7 @@ class TrialsGate:
             words=words,
             against=first.run.label,
             set_aside=first.changes.aside,
+            left_out=first.left_out,
             graders=first.changes.same_graders,
             consent=self._consent,
             anchor=anchor,
@@ -344,6 +345,7 @@ class _Side:
         self._copies = copies_in(request.specs)
         self._judged = planned.intersection(ids) - set(self.changes.aside)
         self._n_planned = len(planned)
+        self.left_out = sorted(set(ids) - planned)
 
     @property
     def n_judged(self) -> int:
@@ -368,16 +370,19 @@ class _Side:
 
     @property
     def judged_words(self) -> str:
-        """Say how many prompts were judged, where some were set aside."""
-        aside = self.changes.aside
-        return f"; {self.n_judged} prompts judged, {named(aside)} set aside" if aside else ""
+        """Say how many prompts were judged, where some were set aside or are not in this run."""
+        aside = f", {named(self.changes.aside)} set aside" if self.changes.aside else ""
+        if self.left_out:
+            aside += f"; {named(self.left_out)} of {self.run.label} not in this run"
+        return f"; {self.n_judged} prompts judged{aside}" if aside else ""
 
     def order(self, seed: int | None) -> Order:
         """Return the order of the prompts, and what it asks of a pass."""
         run = self.run
         return Order(
             seed=seed,
-            first=_failed_last(run),
+            # Those that changed are not judged, but whether they pass has to be known.
+            first=_failed_last(run) | set(self.changes.aside),
             least=-_LEAST_SHARE * self._margin,
             lost_before=(int(run.n_lost.sum()), run.health.n_trials),
         )

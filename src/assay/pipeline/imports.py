@@ -18,7 +18,7 @@ _MEANT = {
     "prompt": "input",
     "question": "input",
     "query": "input",
-    "expected": "hint, or expect",
+    "expected": 'hint" or "expect',
     "expects": "expect",
     "expected_output": "hint",
     "answer": "hint",

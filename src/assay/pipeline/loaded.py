@@ -49,8 +49,9 @@ from assay.pipeline.mentions import (
     writes,
 )
 from assay.pipeline.packages import NodePackages, PythonPaths, mapped_modules, node_package
-from assay.records.files import hash_file, is_of_system, short_hash
+from assay.records.files import hash_file, short_hash
 from assay.run.process import is_program, program_places
+from assay.system import is_of_system
 
 _OWN = Path(__path__[0])
 type AskProgram = Callable[[list[str]], bytes]

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from assay import __version__, plugins
+from assay import __version__, plugins, system
 from assay.errors import AssayError, ClusterGone, InputError, Interrupted, OutputError
 from assay.pipeline.identity import program_version
 from assay.pipeline.prompts import check_confinement
@@ -398,10 +398,7 @@ def run_attempt(
 
 def node_env() -> dict[str, str]:
     """Return the environment of the node without what Ray adds to that of its workers."""
-    try:
-        started_with = Path(f"/proc/{os.getppid()}/environ").read_bytes()
-    except OSError:
-        started_with = b""
+    started_with = system.read_proc(f"{os.getppid()}/environ") or b""
     names = {os.fsdecode(entry.partition(b"=")[0]) for entry in started_with.split(b"\0")}
     return {
         name: value

@@ -61,6 +61,7 @@ from assay.pipeline.stages import (
 from assay.pipeline.steps import (
     Budget,
     BudgetGuard,
+    EditCheck,
     ErrorGuard,
     FinishedTrials,
     FirstTrialGate,
@@ -77,7 +78,6 @@ from assay.pipeline.steps import (
     with_steps,
 )
 from assay.pipeline.trials import TrialRows
-from assay.pipeline.unchanged import EditCheck
 from assay.plugin import PromptRow
 from assay.records.capture import AnyStep
 from assay.records.experiment import Arm

@@ -11,6 +11,7 @@ import msgspec
 from assay.errors import InputError
 from assay.pipeline import stages, trials
 from assay.pipeline.resume import Resume
+from assay.records.capture import Failure
 from assay.records.journal import RESUMABLE, Journal, Kind, Mode, RowKey, replaced_rows
 from assay.records.rows import decode_line, encode_row, open_rows, read_lines
 from assay.records.spec import TrialSpec
@@ -37,6 +38,8 @@ class Sink:
         self._kind = kind
         self._resume = resume
         self._write = write
+        self._lost: dict[str, list[Failure]] = {}
+        """Of rows that are replaced: the attempts that did not measure the agent."""
 
     def append(self, line: bytes) -> None:
         """Write one row at once, so that a kill cannot lose it."""
@@ -47,6 +50,7 @@ class Sink:
 
     def add(self, spec: TrialSpec, result: msgspec.Struct) -> None:
         """Write the row of a finished trial, with the unknown fields of its prompt's row."""
+        result = trials.with_earlier(result, self._lost.get(spec.prompt.id, []))
         self.append(encode_row(result, stages.masked_extra(spec)))
 
     def settle(self) -> None:
@@ -84,6 +88,7 @@ class Sink:
                     ungraded.add(key.id)
             if resume.replaces(key):
                 again.add(key.id)
+                self._lost[key.id] = trials.lost_attempts(key)
         resume.check_signed(journal)
         if again or outdated:
             finished = outdated - again

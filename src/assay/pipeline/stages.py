@@ -371,13 +371,12 @@ def ask_model(spec: TrialSpec, model: ModelAdapter) -> Trial:
     It is sent from this process, outside of any sandbox: nothing but that URL is reached.
     """
     # Late: with ssl 50 ms, and few runs ask a model by its URL.
-    from assay.run.http import post
-    from assay.run.proxy import through_tape
+    from assay.run import http, proxy
 
     text, start_ms, began_s = spec.prompt.turns[0], round(time.time() * 1000), time.monotonic()
     try:
-        with through_tape(spec, model.request(text)) as (request, lane):
-            lines = answer_lines(post(request, spec.limits.turn_s))
+        with proxy.through_tape(spec, model.request(text)) as (request, lane):
+            lines = answer_lines(http.post(request, spec.limits.turn_s))
     except NoAnswer as error:
         took_ms = round((time.monotonic() - began_s) * 1000)
         lost = Recording(start_ms=start_ms, end_ms=start_ms + took_ms, failure=error.failure)

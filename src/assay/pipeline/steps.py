@@ -1,16 +1,18 @@
-"""What happens around every trial of a batch: budget, stop rule, retries, rate, first start.
+"""What happens around every trial of a batch: budget, stop rule, retries, rate, first start, edits.
 
 Each of these is a step. A step wraps the function that does a trial, and may hold trials back
 before they start; the steps of a batch are one list, the first of them outermost.
 """
 
 import math
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from functools import partial
 from heapq import heappop, heappush
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -18,8 +20,11 @@ import msgspec
 from assay import plugins
 from assay.errors import AssayError
 from assay.pipeline.limiter import RateLimiter, provider_of
+from assay.pipeline.loaded import CODE
 from assay.plugin import Executor
-from assay.records.capture import AnyStep, Failure
+from assay.records.capture import AnyStep, Failure, Identity
+from assay.records.files import hash_file
+from assay.records.setup import CHANGED_FILES
 from assay.records.spec import TrialSpec
 from assay.records.text import counted_noun
 from assay.records.trial import Trial
@@ -482,3 +487,65 @@ def run_all[R](
         if isinstance(results, Generator):
             results.close()  # waits for the workers: graders must not be closed while one asks
         close_served()
+
+
+type _FileStamp = tuple[int, int, int] | None
+
+
+class EditCheck(Step):
+    """Notes in a trial what was edited since the run began: the trial may be of other code.
+
+    Only code counts: agents write data beside themselves.
+    """
+
+    def __init__(self, specs: Iterable[TrialSpec]) -> None:
+        self._of: dict[tuple[int, str], dict[str, Path]] = {}
+        self._identities: list[Identity] = []
+        self._stamps: dict[Path, _FileStamp] = {}
+        self._hashes: dict[Path, str] = {}
+        for spec in specs:
+            key = (id(spec.identity), spec.surroundings.cwd)
+            if spec.identity is not None and key not in self._of:
+                self._identities.append(spec.identity)  # its id is nobody else's meanwhile
+                self._of[key] = self._watch(spec.identity, Path(spec.surroundings.cwd))
+
+    def around(self, run: DoTrial) -> DoTrial:
+        """Look at the files when a trial is over."""
+
+        def watched(spec: TrialSpec, on_step: OnTrialStep | None) -> Outcome:
+            outcome = run(spec, on_step)
+            files = self._of.get((id(spec.identity), spec.surroundings.cwd), {})
+            changed = [name for name, path in files.items() if self._is_changed(path)]
+            if not changed:
+                return outcome
+            setup = {**(outcome.result.setup or {}), CHANGED_FILES: changed}
+            return outcome._replace(result=msgspec.structs.replace(outcome.result, setup=setup))
+
+        return watched
+
+    def _watch(self, identity: Identity, cwd: Path) -> dict[str, Path]:
+        files: dict[str, Path] = {}
+        for name, known in {**identity.loads, **identity.mcp_files}.items():
+            path = cwd / Path(name).expanduser()
+            if path.suffix in CODE and not name.endswith("/"):
+                files[name] = path
+                self._hashes[path] = known
+                self._stamps[path] = _file_stamp(path)
+        return files
+
+    def _is_changed(self, path: Path) -> bool:
+        now = _file_stamp(path)
+        if now == self._stamps[path]:
+            return False
+        if hash_file(path) == self._hashes[path]:
+            self._stamps[path] = now
+            return False
+        return True
+
+
+def _file_stamp(path: Path) -> _FileStamp:
+    try:
+        about = os.stat(path)  # noqa: PTH116 - quicker
+    except OSError:
+        return None
+    return about.st_ino, about.st_size, about.st_mtime_ns

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +14,8 @@ from assay import plugins, stats
 from assay.errors import InputError, OutputError
 from assay.pipeline.resume import Resume
 from assay.pipeline.stages import grade_capture
-from assay.records.journal import Journal, Mode
+from assay.records.capture import Failure
+from assay.records.journal import Journal, Mode, RowKey
 from assay.records.rows import Place, decode_row, encode_row, read_lines
 from assay.records.signatures import forget_output
 from assay.records.spec import Prompt, TrialSpec
@@ -109,6 +110,8 @@ class TrialRows:
         self._finished: dict[str, list[Trial]] = {}
         self._open: set[str] = set()
         self._specs: dict[str, TrialSpec] = {}
+        self._lost: dict[tuple[str, int], list[Failure]] = {}
+        """Of trials that run again: the attempts that did not measure the agent."""
         self.notes: dict[str, Any] = {}
         """What is written into the metadata of every trial that is added."""
         self._known = False
@@ -165,6 +168,7 @@ class TrialRows:
         """Save a finished trial; the last one of its prompt writes the row."""
         for name, value in self.notes.items():
             trial = trial.with_note(name, value)
+        trial = with_earlier(trial, self._lost.get((spec.prompt.id, spec.number), []))
         self._save(_made_from(spec, trial))
         self._write_if_complete(spec)
 
@@ -195,6 +199,8 @@ class TrialRows:
         known[:] = [other for other in known if other.number != done.number]
         if self._known or not self._resume.runs_again(done.id, done):
             known.append(done)
+        else:
+            self._lost[done.id, done.number] = lost_attempts(done)
 
     def _reopen(self, line: bytes) -> None:
         """Take the trials of a row that is not complete any more."""
@@ -229,6 +235,24 @@ class TrialRows:
                     msg = f'{path}: "{prompt_id}" has a trial number {done.number}'
                     hint = f"resume with -k {done.number} or more, or use another -o"
                     raise InputError(msg, hint=hint)
+
+
+def lost_attempts(done: Trial | RowKey) -> list[Failure]:
+    """Return the attempts at a trial that is run again which did not measure the agent."""
+    lost = [*(done.retried or ())]
+    if done.failure and not done.failure.measures_agent:
+        # Streams in a segment stay where they are; those in a folder may make room for new ones.
+        raw = done.raw if isinstance(done.raw, str) and "@" in done.raw else ""
+        lost.append(msgspec.structs.replace(done.failure, raw=raw))
+    return lost
+
+
+def with_earlier[T: msgspec.Struct](result: T, lost: Sequence[Failure]) -> T:
+    """Let a trial that was run again say which attempts were lost before."""
+    if not lost:
+        return result
+    own = getattr(result, "retried", None) or ()
+    return msgspec.structs.replace(result, retried=[*lost, *own])
 
 
 def _made_from(spec: TrialSpec, trial: Trial) -> Trial:

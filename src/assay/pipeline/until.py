@@ -52,7 +52,7 @@ class Order(NamedTuple):
     seed: int | None = None
     """It draws the order; without one it is always the same."""
     first: Collection[str] = ()
-    """Prompts that come before the others."""
+    """Prompts that come before the others; of those that the baseline lacks, the first trial."""
     least: float = -1.0
     """A pass that was found before every prompt had run needs an estimate above this when they
     have."""
@@ -191,8 +191,9 @@ class UntilDecided:
 
     def _turn(self, spec: TrialSpec) -> tuple[bool, int, bool, bytes, int]:
         prompt_id = spec.prompt.id
-        unknown = self._baseline is not None and prompt_id not in self._baseline
         drawn = self._order or _USUAL
+        unknown = self._baseline is not None and prompt_id not in self._baseline
+        unknown = unknown and (spec.number > 1 or prompt_id not in drawn.first)
         place = unknown, spec.number, prompt_id not in drawn.first
         return *place, turn_of(prompt_id, drawn.seed), self._arm_of(spec)
 

@@ -397,15 +397,6 @@ def is_unlisted(name: str) -> bool:
     return name == MANIFEST or name.startswith((ATTESTATION, REVEALED))
 
 
-def is_bundle(path: Path) -> bool:
-    """Whether a file begins as an archive does: rows never do."""
-    try:
-        with path.open("rb") as file:
-            return file.read(4) == b"PK\3\4"
-    except OSError:
-        return False
-
-
 def _refuse_ratio(total: int, size: int, name: str) -> None:
     if total > MOST_BYTES or (total > _SMALL_BYTES and total > MOST_RATIO * size):
         how = f"{total // max(size, 1)} times its size"

@@ -15,25 +15,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from assay import system
+
 _BLOCK = 1024 * 1024
 _SHORT = 12
 """Hex digits of a hash: enough to tell the few set-ups of a user apart."""
 _FILE = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
-_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
-_CANNOT = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS)
-"""What a file system answers that knows no files without names."""
 
 
 def nameless_file(place: str, handle: int | None = None) -> int:
     """Open a new file without a name in a folder, which may be relative to an open one."""
-    if _TMPFILE:
-        try:
-            return os.open(place, _FILE | _TMPFILE, 0o666, dir_fd=handle)
-        except OSError as error:
-            if error.errno not in _CANNOT:
-                raise
+    made = system.open_nameless(place, _FILE, handle)
+    if made is not None:
+        return made
     path = f"{place}/.{os.urandom(16).hex()}"  # a name that nobody can guess, for a moment
-    fd = os.open(path, _FILE | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=handle)
+    fd = os.open(path, _FILE | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=handle)
     os.unlink(path, dir_fd=handle)
     return fd
 
@@ -56,12 +52,6 @@ def next_data(fd: int, offset: int) -> int:
         return os.lseek(fd, offset, os.SEEK_DATA)
     except OSError as error:
         return sys.maxsize if error.errno == errno.ENXIO else offset
-
-
-def is_of_system(path: Path | str) -> bool:
-    """Whether a path is of the kernel's own file systems, which hold devices and no files."""
-    text = f"{path}/"
-    return text.startswith(("/proc/", "/sys/", "/dev/")) and not text.startswith("/dev/shm/")
 
 
 def same_bytes(one: int, other: int) -> bool:
@@ -121,7 +111,7 @@ def abandoned_folders() -> Iterator[Path]:
             if found is None or found[2] != _pid_namespace() or entry.is_symlink():
                 continue
             is_ours = entry.is_dir() and entry.stat(follow_symlinks=False).st_uid == os.getuid()
-            if is_ours and not os.path.exists(f"/proc/{found[1]}"):  # noqa: PTH110
+            if is_ours and not system.process_exists(int(found[1])):
                 yield Path(entry.path)
 
 
@@ -138,10 +128,7 @@ _TEMPORARY = re.compile(r"assay-(?:[a-z]+-)?([0-9]{1,10})-([0-9a-f]{4})-[a-z0-9_
 @cache
 def _pid_namespace() -> str:
     """Return a mark of the processes that this one sees: others may share its temporary folder."""
-    try:
-        return f"{os.stat('/proc/self/ns/pid').st_ino & 0xFFFF:04x}"  # noqa: PTH116
-    except OSError:  # no Linux, where nothing is removed
-        return "none"
+    return system.pid_namespace()
 
 
 def _is_removed_file(path: str) -> bool:
@@ -228,10 +215,6 @@ def copy_folder(source: str, target: str) -> None:
         raise OSError(msg) from error
 
 
-_FICLONE = 0x40049409
-"""Linux: let a file share the blocks of another one. Each is copied when one of them changes."""
-
-
 def _copy_file(source: str, target: str, *, follow_symlinks: bool = True) -> None:
     if not follow_symlinks and os.path.islink(source):  # noqa: PTH114
         shutil.copy2(source, target, follow_symlinks=False)
@@ -246,11 +229,7 @@ def _cloned(source: str, target: str) -> bool:
     if not stat.S_ISREG(os.stat(source).st_mode):  # noqa: PTH116 - a FIFO would wait for ever
         return False
     with open(source, "rb") as old, open(target, "wb") as new:  # noqa: PTH123
-        try:
-            fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
-        except OSError:  # another file system, or one that cannot
-            return False
-    return True
+        return system.share_blocks(old.fileno(), new.fileno())
 
 
 def copy_with_linked(source: Path, target: Path, names: Sequence[str] = ()) -> None:
@@ -323,6 +302,14 @@ def read_kept(path: Path) -> bytes:
 
 
 _MOST_KEPT = 1 << 30
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a file begins as a bundle of evidence does: rows never do."""
+    try:
+        return path.is_file() and read_regular(path, 4) == b"PK\3\4"
+    except (OSError, ValueError):
+        return False
 
 
 def hash_file(path: Path) -> str:

@@ -4,8 +4,6 @@ It stands here and not in run/ because every stage reads files, and a large file
 processes at once (see ranges.py).
 """
 
-import ctypes
-import fcntl
 import os
 import pickle
 import signal
@@ -14,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, NoReturn, cast
 
+from assay import system
 from assay.errors import OutOfResources
 from assay.records.files import temporary_file
+from assay.system.calls import die_with_parent
 
 _PIPE = 1024 * 1024
 """What a worker may be ahead; more than the usual 64 kB, after which it would have to wait."""
-_PR_SET_PDEATHSIG = 1
-"""Of prctl(2)."""
 
 
 def compute_in_child_process[T](work: Callable[[], T], what: str) -> T:
@@ -33,8 +31,7 @@ def compute_in_child_process[T](work: Callable[[], T], what: str) -> T:
     with temporary_file() as said:
 
         def do() -> Iterator[T]:
-            if sys.platform == "linux":  # nobody waits for it once its parent has ended
-                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            die_with_parent()  # nobody waits for it once that has ended
             os.dup2(said.fileno(), sys.__stderr__.fileno() if sys.__stderr__ else 2)
             yield work()
 
@@ -53,10 +50,7 @@ def compute_in_child_process[T](work: Callable[[], T], what: str) -> T:
 
 def has_threads() -> bool:
     """Whether there are threads: a fork copies the locks they hold, but not them."""
-    try:
-        return len(os.listdir("/proc/self/task")) > 1  # noqa: PTH208
-    except OSError:
-        return True
+    return system.has_threads() is not False
 
 
 class WorkerKilled(OutOfResources):
@@ -119,8 +113,7 @@ class ForkedWorker[T]:
 def _send_results(work: Callable[[], Iterator[Any]], fd: int) -> NoReturn:
     """Be the copy: send each result, or the first error; nothing of the parent's is cleaned up."""
     try:
-        with suppress(OSError):  # more than this user may have
-            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE)
+        system.widen_pipe(fd, _PIPE)
         pipe, results, error = open(fd, "wb"), work(), None  # noqa: SIM115
         while error is None:
             result = None

@@ -48,6 +48,8 @@ class RowKey(RowForm, msgspec.Struct, rename="camel", gc=False):
     identity: Identity | None = None
     k: int | None = None
     failure: Failure | None = None
+    retried: list[Failure] = []
+    raw: Any = None
     score: Any = None
     cwd: Any = None
     raw_lines: msgspec.Raw = NO_JSON

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-_CGROUP_V2 = Path("/sys/fs/cgroup")
-_CGROUP_V1 = _CGROUP_V2 / "memory"
+from assay import system
+
+_CGROUP_V1 = system.CGROUPS / "memory"
 
 
 def free_memory() -> int:
@@ -30,16 +31,13 @@ def _free() -> Iterator[int]:
 
 def _control_groups() -> Iterator[tuple[Path, Path]]:
     """Yield the files with limit and use of our control group and of those above it."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        return
-    for line in lines:
+    listed = system.read_proc("self/cgroup") or b""
+    for line in listed.decode("utf-8", "replace").splitlines():
         number, controllers, path = line.split(":", 2)
         is_v2 = number == "0" and not controllers
         if not is_v2 and "memory" not in controllers.split(","):
             continue
-        root = _CGROUP_V2 if is_v2 else _CGROUP_V1
+        root = system.CGROUPS if is_v2 else _CGROUP_V1
         own = root / path.lstrip("/")
         names = ("memory.max", "memory.current")
         names = names if is_v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")

@@ -6,11 +6,11 @@ nothing but its bytes, so one core and several do the same and return the same.
 
 import io
 import os
-import sys
 from collections.abc import Buffer, Callable, Iterator
 from functools import partial
 from typing import BinaryIO, NamedTuple, cast
 
+from assay import system
 from assay.records.forked import ForkedWorker, has_threads
 
 _RANGE = 4 * 1024 * 1024
@@ -50,9 +50,9 @@ def map_ranges[T](file: BinaryIO, work: Work[T]) -> Iterator[T]:
 
 
 def _count_workers(ranges: "_Ranges") -> int:
-    if ranges.size < _LARGE or sys.platform != "linux" or has_threads():
+    if ranges.size < _LARGE or has_threads():
         return 1
-    return min(len(os.sched_getaffinity(0)), len(ranges), _MOST_WORKERS)
+    return min(len(system.usable_cpus()), len(ranges), _MOST_WORKERS)
 
 
 def _map_in_workers[T](fd: int, ranges: "_Ranges", work: Work[T], n_workers: int) -> Iterator[T]:

@@ -4,6 +4,7 @@ import base64
 import gzip
 import hashlib
 import html
+import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -13,6 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from assay import __version__
+from assay.errors import InputError
 from assay.records.tools import tool_table
 from assay.report.markdown import BOLD, blocks, table_cells, unescape
 
@@ -121,9 +123,30 @@ def page_head(title: str, *, live: bool = False) -> str:
     return _fill_page(title, policy(live=live), _style())
 
 
+def editor_url() -> str:
+    """Return how a link opens a file in the user's editor; empty for no links.
+
+    Pages of others may be opened, so it is never a form that runs something in the browser.
+    """
+    form = os.environ.get("ASSAY_EDITOR_URL", _EDITOR_URL)
+    scheme, separator, rest = form.partition("://")
+    is_form = bool(separator) and scheme.replace("-", "").isalnum() and "{path}" in rest
+    if form and (not is_form or scheme in ("http", "https", "javascript", "data")):
+        msg = f"ASSAY_EDITOR_URL is no link to an editor: {form}"
+        raise InputError(msg, hint=f"write it as {_EDITOR_URL}, or leave it empty for no links")
+    return form
+
+
+_EDITOR_URL = "vscode://file{path}:{line}"
+
+
 def _fill_page(title: str, csp: str, style: str) -> str:
     return asset("page.html").format(
-        csp=html.escape(csp), version=__version__, title=html.escape(title), style=style
+        csp=html.escape(csp),
+        version=__version__,
+        title=html.escape(title),
+        style=style,
+        editor=html.escape(editor_url()),
     )
 
 

@@ -274,15 +274,16 @@ def _gate_notes(gate: dict[str, Any]) -> Iterator[str]:
     """The second gate, what was set aside, and who accepted it."""
     if anchor := gate.get("anchor"):
         yield f"- Against the anchor {plain(anchor['name'])}: {plain(anchor['outcome'])}"
-    if aside := gate.get("setAside"):
-        ids = ", ".join(code(one, _MOST_NAME) for one in aside[:_MOST_ASIDE])
-        more = f" and {len(aside) - _MOST_ASIDE} more" if len(aside) > _MOST_ASIDE else ""
-        yield f"- Changed and not judged: {counted_noun(len(aside), 'prompt')}: {ids}{more}"
+    for name, what in (("setAside", "Changed and not judged"), ("leftOut", "Not in this run")):
+        if found := gate.get(name):
+            ids = ", ".join(code(one, _MOST_NAME) for one in found[:_MOST_ASIDE])
+            more = f" and {len(found) - _MOST_ASIDE} more" if len(found) > _MOST_ASIDE else ""
+            yield f"- {what}: {counted_noun(len(found), 'prompt')}: {ids}{more}"
     if graders := gate.get("graders"):
         yield f"- Changed grader: {plain(graders[:_MOST_NOTE])}"
     if accepted := gate.get("accepted"):
         yield f"- Changes {plain(accepted[:_MOST_REASON])}"
-    if any(gate.get(name) for name in ("anchor", "setAside", "graders", "accepted")):
+    if any(gate.get(name) for name in ("anchor", "setAside", "leftOut", "graders", "accepted")):
         yield ""
 
 

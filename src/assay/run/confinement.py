@@ -26,6 +26,7 @@ from assay.run.container import (
     find_engine,
     needs_host,
     new_container,
+    with_path,
 )
 from assay.run.gateway import HELPER, Gateway, origin_of
 from assay.run.process import missing_program
@@ -37,6 +38,7 @@ from assay.run.sandbox import (
     kind_of_sandbox,
     landlocked_command,
     sandboxed,
+    shown_program,
 )
 from assay.run.workspace import isolated_env
 
@@ -149,27 +151,37 @@ class Confinement:
                 env = {**env, **gateway.env}
                 visible.append(self._folder or "")  # of the gateways of all turns
                 argv = ("python3", "-IS", "-c", HELPER, *gateway.arguments, *argv)
-        running = self._opened_container(home, (*command.visible, *visible), network)
+        view = View(
+            workspace=self._workspace,
+            home=home,
+            visible=(*command.visible, *visible),
+            etc="",
+            mounts=self.mounts,
+        )
+        search = env.get("PATH", os.defpath)
+        program, installed = shown_program(command.argv[0], search, view)
+        running = self._opened_container(view, installed, network)
         has_home = bool(command.login or command.keep or command.files)
         if has_home and self._n_processes == 1:
             running.show_home(home)
-        if self._n_processes == 1 and not running.has(argv[0]):
-            msg = f"{missing_program(argv[0])} in the image of the task"
-            raise SpawnError(msg)
+        if not running.has(command.argv[0]):
+            if not program:
+                msg = f"{missing_program(command.argv[0])} in the image of the task"
+                raise SpawnError(msg)
+            folders = {*map(os.path.dirname, installed), *installed}
+            argv = (*with_path(sorted(folders)), *argv[: -len(command.argv)], program)
+            argv = (*argv, *command.argv[1:])
         talk = talk or command.stdin is not None
         words = running.command(argv, env, talk=talk, has_home=has_home)
         return WrappedCommand(argv=words, env=client_env(env), wrapped=True)
 
     def _opened_container(
-        self, home: str, visible: Sequence[str], network: str
+        self, view: View, installed: Mapping[str, str], network: str
     ) -> RunningContainer:
         if self._running is None:
             assert self.kept is not None
-            view = View(
-                workspace=self._workspace, home=home, visible=visible, etc="", mounts=self.mounts
-            )
             running = RunningContainer(_find_engine(), self.kept, self._spec.run_token)
-            running.open(view, self._spec.limits, network=network)
+            running.open(view, installed, self._spec.limits, network=network)
             self._opened.callback(running.close)
             self._running = running
         return self._running

@@ -104,8 +104,11 @@ class RunningContainer:
         self._kept = kept
         self._program: StartedProgram | None = None
 
-    def open(self, view: View, limits: Limits, *, network: str) -> None:
-        """Start it. network is none, host or nothing for what the engine does by default."""
+    def open(
+        self, view: View, installed: Mapping[str, str], limits: Limits, *, network: str
+    ) -> None:
+        """Start it. installed has what is mounted read-only under other names; network is none,
+        host or nothing for what the engine does by default."""
         engine, name = self._container.engine, self._container.name
         words = [engine, "run", "--rm", "--stop-signal", "KILL", "--name", name, "--label", _LABEL]
         words += _limits(limits)
@@ -117,6 +120,8 @@ class RunningContainer:
         for place in view.visible:
             path = Path(place).expanduser()
             words += ["--volume", f"{path}:{path}:ro"] if path.exists() else []
+        for place, source in installed.items():
+            words += ["--volume", f"{source}:{place}:ro"]
         for variable in self._kept.env:
             words += ["--env", variable]
         idle = self._kept.command or ("sleep", "infinity")
@@ -128,7 +133,7 @@ class RunningContainer:
             if self._program.ended or time.monotonic() > until_s:
                 self.close()
                 if not network:  # not everybody may make a network
-                    self.open(view, limits, network="host")
+                    self.open(view, installed, limits, network="host")
                     return
                 msg = f"the container of the task did not start: {said[-500:] or 'no output'}"
                 raise SpawnError(msg)
@@ -177,6 +182,12 @@ class RunningContainer:
             self._container.remove()
             self._program.end()
             self._program = None
+
+
+def with_path(folders: Iterable[str]) -> tuple[str, ...]:
+    """Begin a command that finds programs in these folders too, after those of the image."""
+    script = 'PATH="$PATH:$1"; export PATH; shift; exec "$@"'
+    return ("sh", "-c", script, "sh", ":".join(folders))
 
 
 def needs_host(addresses: Iterable[str]) -> bool:

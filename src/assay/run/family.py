@@ -3,32 +3,33 @@
 Three mechanisms, because agents' tools escape each of them: the process tree below the agent; this
 process as child subreaper, so that orphans come to us and not to init; and two marks that children
 inherit, one in the environment and one in a resource limit nobody uses (it survives `env -i`).
+
+Only Linux hands us orphans and has such a limit. Elsewhere all processes of this user are looked
+at: those in the session that the agent began, and those with the mark in their environment.
 """
 
 import contextlib
-import ctypes
 import os
 import resource
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import count
-from pathlib import Path
 from typing import Any
 
+from assay import system
+from assay.system import calls
+
 MARK_NAME = "ASSAY_TRIAL"
-_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
-_PR_SET_CHILD_SUBREAPER = 36
-_LIMIT: int | None = getattr(resource, "RLIMIT_MSGQUEUE", None)
-"""The resource limit whose soft value marks a trial. Only Linux has it."""
 _NUMBERS = 65_536
 """How many trials can be told apart by the limit before its values repeat."""
 _POLL_S = 0.01
 _SHORT_POLL_S = 0.0005
 _KILL_S = 5.0
-_LIST_BYTES = 4096
+_CLOCK_S = 2.0
+"""How much earlier than it is the system may say that a process began."""
 
 own_pids: set[int] = set()
 """Processes that we started ourselves and that their Popen will reap."""
@@ -36,29 +37,27 @@ _start_lock = threading.Lock()
 """Held while a process is started: during that time this process itself has the child's mark."""
 _reap_lock = threading.Lock()
 """Held while the list of our children is read: it skips some if others are reaped meanwhile."""
+_started_s = time.time()
+_strangers: set[int] = set()
+"""Processes that are older than this one, and that nobody need look at again."""
 _adopting = False
-_prctl: Callable[..., int] | None = None
-"""The system's function, where there is one."""
+_gets_orphans = False
+"""Whether orphans of our agents become children of this process."""
 
 
 def adopt_orphans() -> None:
     """Make orphans of our agents children of this process, where the system can."""
-    global _adopting, _prctl
+    global _adopting, _gets_orphans
     with _start_lock:  # no process may be started before we are ready for its orphans
-        if _adopting:
-            return
-        if Path("/proc/self/task").exists():
-            with contextlib.suppress(OSError, AttributeError):
-                _prctl = ctypes.CDLL(None).prctl
-                _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        _adopting = True
+        if not _adopting:
+            _gets_orphans = calls.adopt_orphans(on=True)
+            _adopting = True
 
 
 def leave_orphans() -> None:
     """Let orphans go to init as usual, also when processes are started later."""
     adopt_orphans()
-    if _prctl is not None:
-        _prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    calls.adopt_orphans(on=False)
 
 
 def forget_parent() -> None:
@@ -71,13 +70,12 @@ def forget_parent() -> None:
 def can_die_with_parent() -> bool:
     """Whether die_with works here."""
     adopt_orphans()
-    return _prctl is not None
+    return _gets_orphans
 
 
 def die_with(parent: int) -> None:
     """In a child that was just forked: be killed when the parent dies, however it dies."""
-    assert _prctl is not None
-    _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    calls.die_with_parent()
     if os.getppid() != parent:  # it died before that
         os._exit(1)
 
@@ -89,6 +87,9 @@ class Mark:
 
     def __init__(self, token: str) -> None:
         self.token = token
+        self.made_s = time.time()
+        self.sessions: set[int] = set()
+        """Of the agent's processes; each that we start begins one."""
         self.number = _base_number() - 1 - next(Mark._counter) % _NUMBERS
 
     @contextlib.contextmanager
@@ -98,31 +99,32 @@ class Mark:
         Set afterwards, the number would be missing in what the process had forked by then.
         """
         with _start_lock:
-            if _LIMIT is None:
+            limit = calls.mark_limit()
+            if limit is None:
                 yield
                 return
-            soft, hard = resource.getrlimit(_LIMIT)
+            soft, hard = resource.getrlimit(limit)
             with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(_LIMIT, (self.number, hard))
+                resource.setrlimit(limit, (self.number, hard))
             try:
                 yield
             finally:
-                resource.setrlimit(_LIMIT, (soft, hard))
+                resource.setrlimit(limit, (soft, hard))
 
     @staticmethod
     def put_on_self(token: str, number: int) -> None:
         """Mark this process itself, and with it all that it will start."""
         os.environ[MARK_NAME] = token
-        if _LIMIT is not None:
+        limit = calls.mark_limit()
+        if limit is not None:
             with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(_LIMIT, (number, resource.getrlimit(_LIMIT)[1]))
+                resource.setrlimit(limit, (number, resource.getrlimit(limit)[1]))
 
     def is_on(self, pid: int) -> bool:
         """Whether a process has this mark."""
-        if _LIMIT is not None and self.number > 0:
-            with contextlib.suppress(OSError, ValueError):
-                if resource.prlimit(pid, _LIMIT)[0] == self.number:
-                    return True
+        limit = calls.mark_limit()
+        if limit is not None and self.number > 0 and calls.limit_of(pid, limit) == self.number:
+            return True
         return f"{MARK_NAME}={self.token}".encode() in _environment(pid).split(b"\0")
 
 
@@ -211,15 +213,14 @@ def end_leftovers(run_token: str) -> int:
 def _marked_by(run_token: str) -> list[Any]:
     """Return the processes that were started for trials of a run."""
     mark = f"\0{MARK_NAME}={run_token}.".encode()
-    listed = Path("/proc/self/environ").exists()
     # As a rule there is none. psutil, which takes long to look at each, is then not even imported.
-    pids = [pid for pid in _all_pids() if mark in _environment(pid)] if listed else None
-    if pids == []:
+    pids = [pid for pid in _all_pids() if mark in _environment(pid)]
+    if not pids:
         return []
     import psutil
 
     found = []
-    for pid in psutil.pids() if pids is None else pids:
+    for pid in pids:
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pid)
             if process.environ().get(MARK_NAME, "").startswith(f"{run_token}."):
@@ -228,16 +229,28 @@ def _marked_by(run_token: str) -> list[Any]:
 
 
 def _all_pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+    """Return all processes of the machine, or as many as the system shows."""
+    listed = system.list_proc()
+    if listed is not None:
+        return [int(name) for name in listed if name.isdigit()]
+    import psutil
+
+    return psutil.pids()
 
 
 def _environment(pid: int) -> bytes:
     """Return the variables of a process, each after a zero byte; none if they cannot be read."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123
-            return b"\0" + file.readall()
-    except OSError:
+    known = system.read_proc(f"{pid}/environ")
+    if known is not None:
+        return b"\0" + known
+    if system.is_linux():
         return b""
+    import psutil
+
+    with contextlib.suppress(psutil.Error, OSError):
+        pairs = psutil.Process(pid).environ().items()
+        return os.fsencode("".join(f"\0{name}={value}" for name, value in pairs)) + b"\0"
+    return b""
 
 
 class _Family:
@@ -274,7 +287,10 @@ class _Family:
         for pid in pids:
             with contextlib.suppress(self._psutil.Error):
                 process = self._known.setdefault(pid, self._psutil.Process(pid))
-                if thorough or (below := _listed_below(pid)) is None:
+                below = None if thorough or not system.is_linux() else _listed_below(pid)
+                if not system.is_linux():
+                    below = _parents.below(pid)
+                elif below is None:
                     below = [child.pid for child in process.children(recursive=True)]
                 for child in below:
                     if child not in self._known:
@@ -294,8 +310,36 @@ class _Family:
         while self.members():
             if time.monotonic() >= deadline:
                 return False
-            time.sleep(_POLL_S)
+            # Where the kernel has no lists of children, each look is one at all processes.
+            time.sleep(_POLL_S if system.is_linux() else 10 * _POLL_S)
         return True
+
+
+class _Parents:
+    """Who is whose child, where the kernel does not list it: looked up for all trials at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._children: dict[int, list[int]] = {}
+        self._until_s = 0.0
+
+    def below(self, root: int) -> list[int]:
+        import psutil
+
+        with self._lock:
+            if time.monotonic() > self._until_s:
+                self._children = {}
+                for process in psutil.process_iter(["ppid"]):
+                    self._children.setdefault(process.info["ppid"], []).append(process.pid)
+                self._until_s = time.monotonic() + 5 * _POLL_S
+            children = self._children
+        found = list(children.get(root, ()))
+        for pid in found:  # grows while it is walked through
+            found += children.get(pid, ())
+        return found
+
+
+_parents = _Parents()
 
 
 def _listed_below(root: int) -> list[int] | None:
@@ -307,14 +351,13 @@ def _listed_below(root: int) -> list[int] | None:
     found, waiting = [], [root]
     while waiting:
         pid = waiting.pop()
-        try:
-            for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-                with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:  # noqa: PTH123
-                    waiting += (children := [int(child) for child in file.read().split()])
-                    found += children
-        except OSError:
-            if pid == root and not Path(f"/proc/self/task/{os.getpid()}/children").exists():
-                return None
+        for thread in system.list_proc(f"{pid}/task") or ():
+            listed = system.read_proc(f"{pid}/task/{thread}/children")
+            if listed is not None:
+                waiting += (children := [int(child) for child in listed.split()])
+                found += children
+    if not found and system.children(os.getpid()) is None:
+        return None
     return found
 
 
@@ -337,6 +380,8 @@ def _orphans(mark: Mark) -> list[int]:
     Only marked ones: another child may be a process that another trial is starting just now.
     """
     with _reap_lock:
+        if not system.is_linux():
+            return _strays(mark)
         while True:
             marked = [pid for pid in _adopted() if mark.is_on(pid)]
             alive = [pid for pid in marked if not _reap(pid)]
@@ -346,29 +391,33 @@ def _orphans(mark: Mark) -> list[int]:
 
 def _adopted() -> list[int]:
     """Return our children that we did not start. Linux hands orphans to the main thread."""
-    pid = os.getpid()
-    try:
-        children = _children(pid)
-    except OSError:
+    children = system.children(os.getpid())
+    if children is None:
         import psutil
 
         children = [child.pid for child in psutil.Process().children()]
     return [child for child in children if child not in own_pids]
 
 
-def _children(pid: int) -> list[int]:
-    """Read the kernel's list. The file is opened once, because every trial reads it at its end."""
-    fd, text = _children_file(pid), b""
-    while chunk := os.pread(fd, _LIST_BYTES, len(text)):
-        text += chunk
-        if len(chunk) < _LIST_BYTES // 2:  # the kernel fills a page while there is more
-            break
-    return [int(child) for child in text.split()]
+def _strays(mark: Mark) -> list[int]:
+    """The same where orphans go to init: those that say by themselves where they come from."""
+    import psutil
 
-
-@cache
-def _children_file(pid: int) -> int:
-    return os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
+    found, ours = [], os.getsid(0)
+    for pid in psutil.pids():
+        with contextlib.suppress(psutil.Error, OSError):
+            session = os.getsid(pid)
+            if pid in own_pids or session == ours or pid in _strangers:
+                continue
+            process = psutil.Process(pid)
+            began_s = process.create_time() + _CLOCK_S
+            if began_s < mark.made_s:  # then it is not of this trial, whatever its session is
+                if began_s < _started_s:
+                    _strangers.add(pid)
+                continue
+            if (session in mark.sessions or mark.is_on(pid)) and _is_alive(process):
+                found.append(pid)
+    return found
 
 
 def _reap(pid: int) -> bool:
@@ -380,8 +429,9 @@ def _reap(pid: int) -> bool:
 
 @cache
 def _base_number() -> int:
-    if _LIMIT is None:
+    limit = calls.mark_limit()
+    if limit is None:
         return 0
-    soft = resource.getrlimit(_LIMIT)[0]
+    soft = resource.getrlimit(limit)[0]
     # Marks count down from the limit in force, which anyone may lower; 819,200 is Linux's default.
     return soft if _NUMBERS < soft < resource.RLIM_INFINITY else 819_200

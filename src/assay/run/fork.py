@@ -25,6 +25,7 @@ from typing import NoReturn
 
 import msgspec
 
+from assay import system
 from assay.functions import answer_to
 from assay.records.files import temporary_file, write_all
 from assay.records.spec import FunctionCall
@@ -157,13 +158,13 @@ class _ChildProcesses:
         for fd, _ in ended.poll(0):
             self._pidfds.remove(fd)
             os.close(fd)
-        with contextlib.suppress(OSError, AttributeError):  # not every system has them
-            self._pidfds.append(os.pidfd_open(pid))
+        handle = system.open_pidfd(pid)
+        if handle is not None:
+            self._pidfds.append(handle)
 
     def kill(self) -> None:
         for fd in self._pidfds:
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(fd, signal.SIGKILL)
+            system.kill_pidfd(fd)
 
 
 def _fork_twice(
@@ -305,9 +306,8 @@ class UnwrittenAnswers:
     @staticmethod
     def open() -> int:
         """Make the file; return its descriptor."""
-        if hasattr(os, "memfd_create"):
-            fd = os.memfd_create("assay-answers")
-        else:
+        fd = system.open_memory_file("assay-answers")
+        if fd is None:
             with temporary_file() as file:
                 fd = os.dup(file.fileno())
         os.ftruncate(fd, _FILE_SIZE)

@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from assay import system
 from assay.errors import Interrupted, SpawnError
 from assay.records.files import temporary_file
 from assay.records.spec import FunctionCall
@@ -95,9 +96,10 @@ class Process:
                 self._popen = _start(launch)
                 family.own_pids.add(self._popen.pid)
         self.pid = self._popen.pid
+        mark.sessions.add(self.pid)
         if self._popen.stdin is not None:
             os.set_blocking(self._popen.stdin.fileno(), False)
-        self._pidfd = _pidfd(self.pid)
+        self._pidfd = system.open_pidfd(self.pid)
         self._poll = select.poll()
         if self._pidfd is not None:
             self._poll.register(self._pidfd, select.POLLIN)
@@ -383,10 +385,8 @@ def close_fork_server() -> None:
 
 def _has_threads() -> bool:
     """Whether there are threads, those of C libraries included where the system lists them."""
-    try:
-        return len(os.listdir("/proc/self/task")) > 1  # noqa: PTH208
-    except OSError:
-        return threading.active_count() > 1
+    known = system.has_threads()
+    return threading.active_count() > 1 if known is None else known
 
 
 def flush_streams() -> None:
@@ -451,13 +451,6 @@ def is_program(path: Path) -> bool:
 
 def missing_program(name: str) -> str:
     return f'Executable not found in $PATH: "{name}"'
-
-
-def _pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None
 
 
 def _count(change: int) -> None:

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Protocol
 
+from assay import system
 from assay.errors import AssayError
 from assay.records.spec import Limits
 from assay.run.program import run_program
@@ -48,6 +49,9 @@ class Quota(Protocol):
 
 def open_quota(limits: Limits) -> Quota:
     """Return new limits for one trial. Raises AssayError where there is no means for them."""
+    if not system.is_linux():
+        msg = "--memory and --cpus cannot be enforced on this system"
+        raise AssayError(msg, hint="with --container the container engine enforces them")
     given = {"memory": limits.memory_bytes, "cpu": limits.cpus}
     needed = tuple(name for name, value in given.items() if value is not None)
     bases = _group_bases(needed)
@@ -169,7 +173,7 @@ class _ProcessLimit:
 
     def _chosen_cpus(self) -> list[int]:
         """Take other CPUs for each trial, in turn."""
-        there = sorted(os.sched_getaffinity(0))
+        there = system.usable_cpus()
         n_cpus = min(round(self._limits.cpus or 0), len(there))
         first = next(_counter) * n_cpus
         return [there[(first + number) % len(there)] for number in range(n_cpus)]
@@ -233,7 +237,7 @@ def _group_bases(controllers: tuple[str, ...]) -> tuple[str, ...] | None:
 def _can_make(base: Path) -> bool:
     """Whether a group can be made here and a process be moved into it."""
     for left in base.glob("assay-*-*"):  # by a run that was killed
-        if not Path("/proc", left.name.split("-")[1]).exists():
+        if not system.process_exists(int(left.name.split("-")[1])):
             with contextlib.suppress(OSError):
                 left.rmdir()
     folder = base / f"assay-{os.getpid()}-{next(_counter)}"
@@ -250,7 +254,7 @@ def _can_make(base: Path) -> bool:
 def _mounts() -> dict[str, str]:
     """Return where each controller is mounted; the empty name is that of version 2."""
     found: dict[str, str] = {}
-    for line in Path("/proc/self/mounts").read_text().splitlines():
+    for line in (system.read_proc("self/mounts") or b"").decode().splitlines():
         _, place, kind, options = line.split(" ")[:4]
         if kind == "cgroup2":
             found[""] = place
@@ -262,10 +266,9 @@ def _mounts() -> dict[str, str]:
 def _own_groups() -> dict[str, str]:
     """Return the group of this process for each controller."""
     found: dict[str, str] = {}
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, names, path = line.split(":", 2)
-            found |= dict.fromkeys(names.split(","), path)
+    for line in (system.read_proc("self/cgroup") or b"").decode().splitlines():
+        _, names, path = line.split(":", 2)
+        found |= dict.fromkeys(names.split(","), path)
     return found
 
 

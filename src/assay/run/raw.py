@@ -24,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 
+from assay import system
 from assay.errors import OutputError
 from assay.records.files import (
     nameless_file,
@@ -105,9 +106,10 @@ class RawStreams:
         Most agents write nothing to stderr, and making a file costs more than all else we do
         for it.
         """
-        if not hasattr(os, "memfd_create"):
+        fd = system.open_memory_file("stream")
+        if fd is None:
             return self.make(name)
-        fd = self._fds[name] = os.memfd_create("stream")
+        self._fds[name] = fd
         fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
         return fd
 
@@ -122,6 +124,7 @@ class RawStreams:
         fd = nameless_file(temporary_place())
         self._lent.append(fd)
         write_all(fd, data)
+        os.lseek(fd, 0, os.SEEK_SET)  # not every system opens it anew under that path
         return f"/dev/fd/{fd}"
 
     def add(self, name: str, path: Path) -> None:
@@ -358,8 +361,9 @@ def _restore(parent: str) -> list[str]:
                 while os.path.lexists(aside := f"{parent}.changed-{number}"):
                     number += 1
                 os.rename(parent, aside)  # noqa: PTH104 - a link itself
-            with contextlib.suppress(OSError):  # it is gone, or where we may not write
-                os.rename(os.readlink(f"/proc/self/fd/{handle}"), parent)  # noqa: PTH104, PTH115
+            if (moved_to := system.path_of(handle)) is not None:
+                with contextlib.suppress(OSError):  # it is gone, or where we may not write
+                    os.rename(moved_to, parent)  # noqa: PTH104
             if not _is_at(parent, handle):
                 make_raw_dir(parent)  # the old handle stays open: other threads may be using it
                 _handles[parent] = os.open(parent, _FOLDER)
@@ -444,14 +448,8 @@ def _give_name(fd: int, name: str, folder: int, n_bytes: int, made: os.stat_resu
             _give_name(fd, rest, inner, n_bytes, made)
         return
     if made is not None and n_bytes == os.fstat(fd).st_size and _is_ours_alone(fd, made):
-        try:
-            # Only a file that never had a name can be given one.
-            os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=folder, follow_symlinks=True)
-        except FileExistsError:
-            raise
-        except OSError:
-            pass
-        else:
+        linked = system.link_nameless(fd, name, folder)  # only one that never had a name can be
+        if linked:
             return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     target = os.open(name, flags, 0o666, dir_fd=folder)
@@ -468,15 +466,11 @@ def _is_ours_alone(fd: int, made: os.stat_result) -> bool:
     """
     try:
         os.fchown(fd, made.st_uid, made.st_gid)
-        for name in os.listxattr(fd):
-            if name not in _LABELS:
-                os.removexattr(fd, name)
+        system.clear_attributes(fd)
         os.fchmod(fd, stat.S_IMODE(made.st_mode))
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)  # refused if it is open elsewhere
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except (OSError, AttributeError):
+    except OSError:
         return False
-    return True
+    return system.is_ours_alone(fd)
 
 
 def _copy(source: int, target: int, n_bytes: int) -> None:

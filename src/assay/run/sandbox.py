@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from assay import system
 from assay.errors import AssayError, SpawnError
 from assay.records.files import temporary_folder
 from assay.run.landlock import is_known_machine, landlocked
@@ -96,6 +97,9 @@ def sandboxed(
 
 def check_sandbox(*, network: bool) -> None:
     """Raise AssayError, with the reason, unless a sandbox can be made on this machine."""
+    if not system.is_linux():
+        msg = "--sandbox: there is no sandbox on this system"
+        raise AssayError(msg, hint="--container confines agents here, too")
     words = [*_own_system(network=network), "--tmpfs", "/tmp", "--", "true"]
     try:
         done = run_program(words, timeout_s=20.0)
@@ -135,7 +139,7 @@ def kind_of_sandbox(*, network: bool) -> str:
 @cache
 def works_landlock() -> bool:
     """Whether Landlock keeps a program from a file on this machine: it is tried."""
-    if not is_known_machine():
+    if not system.is_linux() or not is_known_machine():
         return False
     with temporary_folder("assay-try-") as folder:
         secret = Path(folder, "secret")
@@ -220,6 +224,17 @@ def _own_entry(passwd: bytes) -> bytes:
     return f"user:x:{os.getuid()}:{os.getgid()}::/:/bin/sh\n".encode()
 
 
+def shown_program(word: str, search: str, view: View) -> tuple[str, dict[str, str]]:
+    """Return the path of a program of this machine that is not the system's, and what has to be
+    mounted where so that it runs elsewhere: its installation, and the interpreter of a script.
+    """
+    paths = _VisiblePaths(search, view)
+    found = paths.find(word)
+    if found is None or paths.is_shown(found) or not paths.add_program(word):
+        return "", {}
+    return found, {**{link: os.path.realpath(link) for link in paths.links}, **paths.new}
+
+
 class _VisiblePaths:
     """Collects what to show read-only, each path once."""
 
@@ -229,22 +244,22 @@ class _VisiblePaths:
         self._own = (view.workspace, view.home)
         self._hidden = view.hidden
         self._covered: list[str] = []
-        self._links: dict[str, str] = {}
-        self._new: dict[str, str] = {}
+        self.links: dict[str, str] = {}
+        self.new: dict[str, str] = {}
         """Where in the sandbox, and what; not mounted yet."""
         self.mounts: list[str] = []
 
     def mount(self) -> list[str]:
         """Return the arguments that show what was added."""
         words: list[str] = []
-        for target, source in self._new.items():
+        for target, source in self.new.items():
             words += ["--ro-bind", source, target]
-        self.mounts += self._new
-        for link, target in self._links.items():
-            if not self._is_shown(link):
+        self.mounts += self.new
+        for link, target in self.links.items():
+            if not self.is_shown(link):
                 words += ["--symlink", target, link]
                 self.mounts.append(link)
-        self._new, self._links = {}, {}
+        self.new, self.links = {}, {}
         return words
 
     def cover(self, shown: Iterable[str]) -> list[str]:
@@ -285,14 +300,14 @@ class _VisiblePaths:
         if own is not None:
             # An earlier turn may have put anything there: a link or a first line that leads out.
             if found != own:
-                self._links[found] = own
+                self.links[found] = own
             return True
         for hop in hops:
             self._add_installation(hop)
         real = os.path.realpath(found)
         self._mount(real)
         if found != real:
-            self._links[found] = real
+            self.links[found] = real
         interpreter = _interpreter(real)
         if interpreter and depth < _MOST_INTERPRETERS:
             self.add_program(interpreter, depth + 1)
@@ -311,7 +326,7 @@ class _VisiblePaths:
 
     def _add_installation(self, program: str) -> None:
         """Show the folder of modules that a program is part of, or what an interpreter needs."""
-        if self._is_shown(program):
+        if self.is_shown(program):
             return
         before, modules, _ = program.partition("/node_modules/")
         if modules:
@@ -329,11 +344,11 @@ class _VisiblePaths:
 
     def _mount(self, source: str, target: str | None = None) -> None:
         target = target or source
-        if not self._is_shown(target):
-            self._new[target] = source
+        if not self.is_shown(target):
+            self.new[target] = source
 
-    def _is_shown(self, path: str) -> bool:
-        if _is_below(path, self._new) or _is_below(path, ("/proc",)):  # a sandbox has its own
+    def is_shown(self, path: str) -> bool:
+        if _is_below(path, self.new) or _is_below(path, ("/proc",)):  # a sandbox has its own
             return True
         seen = _is_below(path, _SYSTEM) or _is_below(path, self.mounts)
         return seen and not _is_below(path, self._covered)

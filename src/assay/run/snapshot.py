@@ -6,6 +6,7 @@ agent started, and how many lines differ. What the agent does can at worst make 
 larger than it is: a file that cannot be read counts as changed.
 """
 
+import atexit
 import contextlib
 import hashlib
 import os
@@ -511,11 +512,8 @@ def _store() -> Path:
     It is not in the agent's folder, and a sandbox does not show it.
     """
     folder = temporary_folder("assay-snapshot-")
-    _folders.append(folder)
+    atexit.register(folder.__exit__, None, None, None)
     return Path(folder.__enter__())
-
-
-_folders: list[contextlib.AbstractContextManager[str]] = []
 
 
 @made_once

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, ClassVar, NoReturn
 
+from assay import system
 from assay.records.files import nameless_file, temporary_place, write_all
 from assay.run.family import Mark, end_leftovers, forget_parent, leave_orphans, no_orphans_left
 from assay.run.process import Launch, Process, name_of_signal, stop_all
@@ -153,9 +154,8 @@ class _OuterProcess:
 
 def _secret_file() -> int:
     """Open a file for what may hold keys: in memory, where the system can."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("assay-order")
-    return nameless_file(temporary_place())
+    fd = system.open_memory_file("assay-order")
+    return nameless_file(temporary_place()) if fd is None else fd
 
 
 def _main() -> None:

@@ -74,8 +74,7 @@ class Tail:
         """When has_time says no, reading ends, and what is not masked yet is not kept."""
         self.fd = fd
         self._has_time = has_time
-        if sys.platform == "linux":  # which ignores pwrite's offset on a file with O_APPEND
-            fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+        fcntl.fcntl(fd, fcntl.F_SETFL, 0)  # Linux ignores pwrite's offset on one with O_APPEND
         self._splitter = LineSplitter(line_bytes)
         self._secrets = secrets
         self._carry = b""

@@ -1,12 +1,11 @@
 """Watch one turn from its start to its end: lines as they come, and all the time limits."""
 
-import contextlib
-import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from assay import system
 from assay.plugin import Dialogue, Watch
 from assay.records.capture import AnyStep
 from assay.records.recording import RawLine, TurnEnd
@@ -174,8 +173,7 @@ class _Pipe:
         self._file_fd = file_fd
         self._read_fd, self.write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
-        with contextlib.suppress(OSError, AttributeError):
-            fcntl.fcntl(self._read_fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        system.widen_pipe(self._read_fd, _PIPE_BYTES)
 
     def drain(self) -> bool:
         """Move at most one chunk; return whether there was anything."""

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +188,86 @@ def test_at_least_95_percent_of_197_published_cases_map(tmp_path: Path) -> None:
     share = 1 - len(left) / len(found)
     print(f"{share:.1%} of {len(found)} cases map; not: {msgspec.json.encode(left).decode()}")
     assert share >= 0.95, left
+
+
+def _levels(first: str, next_: str, n: int = 9) -> str:
+    return first + "".join(next_.format(n=i, m=",".join([f"*a{i - 1}"] * 10)) for i in range(1, n))
+
+
+BOMBS = {
+    "aliases": _levels("a0: &a0 [x]\n", "a{n}: &a{n} [{m}]\n") + "tests: [{id: q, input: *a8}]\n",
+    "merged maps": _levels("a0: &a0 {k: v}\n", "a{n}: &a{n} {{<<: [{m}]}}\n") + "tests: [*a8]\n",
+    "a long text": "a: &a " + "x" * 100_000 + "\ntests: [" + "*a, " * 9999 + "*a]\n",
+    "nesting that ends the process": "[" * 1_000_000 + "]" * 1_000_000,
+    "a number": "tests: [{id: q, input: hi, metadata: {n: " + "9" * 6000 + "}}]\n",
+    "itself": "tests: &t [{id: q, input: hi, metadata: *t}]\n",
+    "code": "tests: [!!python/object/apply:os.system [false]]\n",
+    "combinations": "prompts: ['{{a}}']\ntests: [{vars: {a: b"
+    + "".join(f", v{n}: [1,2,3,4,5,6,7,8,9,0]" for n in range(12))
+    + "}}]\n",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_file_that_is_a_huge_document_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "b.yaml").write_text(BOMBS[name])
+    began_s = time.process_time()
+    with pytest.raises(InputError):
+        list(prompt_lines(tmp_path / "b.yaml"))
+    assert time.process_time() - began_s < 10
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        *("file:///etc/passwd", "file://../secret.txt", "file://link.txt", "../secret.txt"),
+        *("file://../*.txt", "file://*.txt", "/etc/pass*", "file://a/../../secret.txt"),
+        *("file://.git/config.txt", "file://sub/secret.txt"),
+    ],
+)
+@pytest.mark.parametrize("where", ["prompt", "variable", "tests", "assertion"])
+def test_a_configuration_reads_no_files_but_those_of_its_project(
+    tmp_path: Path, named: str, where: str
+) -> None:
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    for path in (tmp_path / "secret.txt", folder / ".git" / "config.txt"):
+        path.write_text("THE SECRET")
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "sub").symlink_to(tmp_path)
+    assertion = {"type": "equals", "value": named if where == "assertion" else "x"}
+    test = {"vars": {"v": named if where == "variable" else "x"}, "assert": [assertion]}
+    config = {
+        "prompts": [named if where == "prompt" else "Say {{v}}"],
+        "tests": named if where == "tests" else [test],
+    }
+    (folder / "p.json").write_text(json.dumps(config))
+    try:
+        found = str(list(prompt_lines(folder / "p.json")))
+    except InputError as error:
+        found = str(error)
+    assert "THE SECRET" not in found
+    assert "root:" not in found
+
+
+def test_a_configuration_reads_what_is_elsewhere_in_its_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "evals").mkdir()
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "a.txt").write_text("Say {{v}}.")
+    config = {"prompts": ["file://../shared/*.txt"], "tests": [{"vars": {"v": "hi"}}]}
+    (tmp_path / "evals" / "p.json").write_text(json.dumps(config))
+    monkeypatch.chdir(tmp_path)
+    for path in (tmp_path / "evals" / "p.json", Path("evals/p.json")):
+        ((_, line),) = prompt_lines(path)
+        assert json.loads(line)["input"] == "Say hi."
+
+
+def test_a_table_with_very_many_columns_is_read_at_once(tmp_path: Path) -> None:
+    names = ",".join(f"c{n}" for n in range(100_000))
+    (tmp_path / "a.csv").write_text(f"id,input,{names},{'a.' * 50_000}b\nq,hi\n")
+    began_s = time.process_time()
+    assert len(list(prompt_lines(tmp_path / "a.csv"))) == 1
+    assert time.process_time() - began_s < 5

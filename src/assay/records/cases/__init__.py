@@ -89,16 +89,65 @@ def _whole(lines: list[bytes], path: Path | None) -> Any:
 def read_yaml(path: Path) -> Any:
     """Return what a file of YAML holds; needs the package PyYAML."""
     try:
-        return msgspec.yaml.decode(path.read_bytes())
+        text = path.read_bytes()
+        _check_yaml(text, path)
+        return msgspec.yaml.decode(text)
     except ImportError as error:
         msg = f"{path}: reading YAML needs the package PyYAML"
         raise InputError(msg, hint="in a checkout of Assay: pip install '.[yaml]'") from error
     except OSError as error:
         msg = f"{path}: {error.strerror}"
         raise InputError(msg, hint="check the path") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         msg = f"{path}: not YAML: {error}"
         raise InputError(msg) from error
+
+
+_DEEPEST = 200
+_MOST_EXPANDED = 64 * 1024 * 1024
+"""Characters of a document with each alias written out, or twice the file if that is more."""
+
+
+def _check_yaml(text: bytes, path: Path) -> None:
+    """Refuse a small file that is a huge document by its aliases, or that nests without end.
+
+    Who builds the document finds out too late: nesting ends the whole process.
+    """
+    import yaml  # type: ignore[import-untyped]  # as late as in msgspec: few need it, and it may be missing
+
+    most = max(_MOST_EXPANDED, 2 * len(text))
+    sizes: dict[str, int] = {}
+    open_: list[tuple[str | None, int]] = [(None, 0)]
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            if isinstance(event, yaml.CollectionStartEvent):
+                open_.append((event.anchor, 1))
+                if len(open_) > _DEEPEST:
+                    break
+                continue
+            if isinstance(event, yaml.CollectionEndEvent):
+                anchor, size = open_.pop()
+            elif isinstance(event, yaml.ScalarEvent):
+                anchor, size = event.anchor, 1 + len(event.value)
+            elif isinstance(event, yaml.AliasEvent):
+                anchor, size = None, sizes.get(event.anchor, 0)
+            else:
+                continue
+            if anchor is not None:
+                sizes[anchor] = size
+            open_[-1] = (open_[-1][0], open_[-1][1] + size)
+            if open_[-1][1] > most:
+                break
+        else:
+            return
+    except yaml.YAMLError as error:
+        msg = f"{path}: not YAML: {error}"
+        raise InputError(msg) from error
+    what = "it is nested too deeply" if len(open_) > _DEEPEST else "its aliases make it too large"
+    msg = f"{path}: {what}"
+    raise InputError(
+        msg, hint=f"at most {_DEEPEST} levels and {most >> 20} MB, aliases written out"
+    )
 
 
 def _document_lines(document: Any, path: Path | None) -> Iterator[tuple[Place, bytes]]:

@@ -1,9 +1,11 @@
 """Cases in a configuration of promptfoo: prompts x tests, with variables and assertions."""
 
 import contextlib
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +118,18 @@ class _Config:
         return self._load(path)
 
     def _path(self, reference: str) -> Path:
-        return self._folder / reference.removeprefix(_FILE_URL)
+        """Return where a file is; raises InputError for one that is not the project's.
+
+        What a file holds becomes a prompt, which is sent to a provider: a configuration of somebody
+        else must not choose any file of the user, also not through a link.
+        """
+        path = self._folder / reference.removeprefix(_FILE_URL)
+        root = _project_of(self._folder)
+        real = Path(os.path.realpath(path)) if "\0" not in reference else Path()
+        if real.is_relative_to(root) and ".git" not in real.relative_to(root).parts:
+            return path
+        msg = f"{self._source.name}: {reference}: not a file of this project"
+        raise InputError(msg, hint=f"copy it to {self._folder}, or below {root}")
 
     def _tests(self) -> Iterator[dict[str, Any]]:
         given = self._config.get("tests")
@@ -130,9 +143,8 @@ class _Config:
 
     def _tests_of(self, one: Any) -> Iterator[dict[str, Any]]:
         if isinstance(one, str):
-            paths = sorted(self._folder.glob(one.removeprefix(_FILE_URL))) if "*" in one else [one]
-            for path in paths:
-                yield from self._file_tests(str(path))
+            for name in self._matching(one.removeprefix(_FILE_URL)) if "*" in one else [one]:
+                yield from self._file_tests(name)
         elif isinstance(one, dict) and "path" in one and "vars" not in one:
             yield from self._file_tests(str(one["path"]))
         elif isinstance(one, dict):
@@ -194,16 +206,23 @@ class _Config:
             yield _Template(text, label or text)
             return
         pattern = text.removeprefix(_FILE_URL)
-        paths = sorted(self._folder.glob(pattern)) if "*" in pattern else [self._path(text)]
-        for path in paths:
-            yield from self._file_template(path, text, label)
+        for name in self._matching(pattern) if "*" in pattern else [text]:
+            yield from self._file_template(name, text, label)
 
-    def _file_template(self, path: Path, named: str, label: str) -> Iterator[_Template]:
-        if named.startswith("exec:") or path.suffix not in (
+    def _matching(self, pattern: str) -> list[str]:
+        """Return the files that a pattern stands for, from the folder of the configuration."""
+        if Path(pattern).is_absolute():
+            self._path(pattern.partition("*")[0])
+        found = self._folder.glob(os.path.relpath(self._folder / pattern, self._folder))
+        return sorted(str(path.absolute()) for path in found)
+
+    def _file_template(self, name: str, named: str, label: str) -> Iterator[_Template]:
+        if named.startswith("exec:") or Path(name).suffix not in (
             *(".txt", ".md", ".j2", ".json", ".yaml", ".yml", ".csv", ""),
         ):
             self._general.append(f"prompt {named}: made by a program, which Assay does not run")
             return
+        path = self._path(name)
         if not path.is_file():
             msg = f"{self._source.name}: {named}: there is no file {path}"
             raise InputError(msg)
@@ -309,7 +328,7 @@ class _Config:
 
     def _code(self, kind: str, reference: str) -> Mapped:
         name, colon, function = reference.removeprefix(_FILE_URL).partition(":")
-        path = self._folder / name
+        path = self._path(name)
         if kind == "javascript" or (colon and function != "get_assert"):
             why = "only a Python file with get_assert or grade is taken as a grader"
             return unmapped(f"{kind} {reference}", why)
@@ -327,6 +346,12 @@ class _Config:
         if path.suffix in (".json", ".yaml", ".yml"):
             return self._load(path)
         return path.read_text(encoding="utf-8").strip()
+
+
+def _project_of(folder: Path) -> Path:
+    """Return the repository that a folder is in, or the folder itself."""
+    folder = folder.resolve()
+    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder)
 
 
 def _of_cells(cells: Mapping[str, str]) -> dict[str, Any]:
@@ -352,6 +377,9 @@ def _merged(default: Mapping[str, Any], test: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
+_MOST_COMBINATIONS = 100_000
+
+
 def _expanded(test: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a test for each combination of the values that its variables list."""
     values = _vars(test)
@@ -359,6 +387,12 @@ def _expanded(test: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield test
         return
     names = [name for name, value in values.items() if isinstance(value, list) and value]
+    if (n := prod(len(values[name]) for name in names)) > _MOST_COMBINATIONS:
+        msg = f"the lists in the variables of a test have {n:,} combinations"
+        hint = (
+            f"at most {_MOST_COMBINATIONS:,}; options.disableVarExpansion leaves them as they are"
+        )
+        raise InputError(msg, hint=hint)
     for chosen in product(*(values[name] for name in names)):
         yield {**test, "vars": {**values, **dict(zip(names, chosen, strict=True))}}
 

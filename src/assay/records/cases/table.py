@@ -2,6 +2,7 @@
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from assay.records.spec import Prompt
 _EXPECTED = re.compile(r"__expected\d*")
 _SPECIAL = "__"
 _LISTS = {"graders", "tags"}
+_DEEPEST = 20
 _LONGEST = 16 * 1024 * 1024
 
 
@@ -52,7 +54,8 @@ def _records(path: Path, separator: str) -> Iterator[tuple[Place, dict[str, str]
 
 
 def _check_header(header: list[str], path: Path) -> None:
-    twice = next((name for name in header if name and header.count(name) > 1), None)
+    counts = Counter(header)
+    twice = next((name for name in header if name and counts[name] > 1), None)
     if twice is not None:
         msg = f"{path}:1: the column {twice!r} is there twice"
         raise InputError(msg, hint="give every column a name of its own")
@@ -75,7 +78,7 @@ def _prompt(cells: dict[str, str], number: int, source: CaseSource, place: Place
 
 def _put(given: dict[str, Any], name: str, cell: str, place: Place) -> None:
     """Put a cell where its column says: metadata.topic, or a field."""
-    *parents, last = name.split(".")
+    *parents, last = name.split(".", _DEEPEST)
     for parent in parents:
         given = given.setdefault(parent, {})
         if not isinstance(given, dict):
@@ -90,7 +93,7 @@ def _value(name: str, cell: str, place: Place) -> Any:
         if name == "timeout" or text[:1] in "[{" or text in ("true", "false"):
             try:
                 return msgspec.json.decode(text)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 msg = f"{place}: the column {name!r} is not JSON: {error}"
                 raise InputError(msg) from error
         if name in _LISTS:

@@ -316,6 +316,14 @@ class Trial(Judgement, CaptureRow, kw_only=True, rename="camel", dict=True):
     """What the entry of a row of trials has as metadata of its own."""
     build: Build | UnsetType = UNSET
 
+    def __copy__(self) -> "Trial":
+        made: Trial = msgspec.structs.replace(self)
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (*super().__reduce__()[:2], self.__dict__)
+
     def __repr__(self) -> str:
         """Return a line for notebooks and test reports; to_row() has everything."""
         unknown = "not graded" if self.is_ungraded else "not measured"
@@ -440,7 +448,6 @@ def for_disk(trial: Trial) -> Trial:
     for name in _SEVERAL:
         setattr(made, name, getattr(made, name) or UNSET)
     made.usage = UNSET if made.usage == Usage() else made.usage
-    made.__dict__["extra"] = trial.extra
     return made
 
 

@@ -157,6 +157,20 @@ function readPatch(patch) {
   return { kind: "edit", about, before: before.join("\n"), after: after.join("\n"), patch };
 }
 
+/** Where a file that a call read or wrote is on the machine of the run: its path and line. */
+export function fileOf(step) {
+  const { kind, about } = describeCall(step);
+  if (kind !== "read" && kind !== "write" && kind !== "edit") return null;
+  const input = step.input ?? {};
+  const named = textOf(input, PATH_FIELDS) || about.split(", ")[0];
+  const inside = named.replace(/^(\.\/|\/workspace\/)/, "");
+  const path = inside.startsWith("/") ? inside : step.cwd && inside ? `${step.cwd}/${inside}` : "";
+  const line = input.line ?? input.offset ?? input.start_line ?? input.view_range?.[0];
+  // What begins with two slashes would be another machine on some systems.
+  if (!path || path.startsWith("//") || path.length > 4096) return null;
+  return { path, line: Number.isInteger(line) && line > 0 ? line : 1 };
+}
+
 function shortPath(path, cwd) {
   const text = String(path ?? "");
   if (cwd && text.startsWith(`${cwd}/`)) return text.slice(cwd.length + 1);

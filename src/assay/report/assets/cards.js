@@ -1,6 +1,6 @@
 // One step as a card: a command with its exit code and the beginning of its output, an edit as a
 // diff, a file with its path, a search, a call of an MCP server, a sub-agent with its own steps.
-import { callState, describeCall, stepLine } from "./calls.js";
+import { callState, describeCall, fileOf, stepLine } from "./calls.js";
 import { append, count, duration, h, longText, shorten } from "./dom.js";
 import { diffView, editView, looksLikeDiff, markdown } from "./markdown.js";
 import { usageText } from "./steps.js";
@@ -89,17 +89,20 @@ const CALL_VIEWS = {
     textStart(`$ ${call.about}`, "text command"),
     callOutput(step, { open: true }),
   ],
-  read: (call, step, state) => [aboutLine(call), callOutput(step, { open: state === "failed" })],
+  read: (call, step, state) => [
+    aboutLine(call, step),
+    callOutput(step, { open: state === "failed" }),
+  ],
   list: (call, step, state) => [aboutLine(call), callOutput(step, { open: state === "failed" })],
   search: (call, step) => [aboutLine(call), callOutput(step, { open: true })],
   web: (call, step) => [aboutLine(call), inputFold(step), callOutput(step, { open: true })],
   write: (call, step, state) => [
-    aboutLine(call),
+    aboutLine(call, step),
     call.content ? textStart(call.content) : null,
     callOutput(step, { open: state === "failed" }),
   ],
   edit: (call, step, state) => [
-    aboutLine(call),
+    aboutLine(call, step),
     call.patch ? diffView(call.patch) : editView(call),
     callOutput(step, { open: state === "failed" }),
   ],
@@ -109,8 +112,20 @@ const CALL_VIEWS = {
   other: (call, step, state) => [inputFold(step), callOutput(step, { open: state === "failed" })],
 };
 
-function aboutLine({ about }) {
-  return about ? h("p", { class: "about" }, h("code", {}, shorten(about, 500))) : null;
+function aboutLine({ about }, step) {
+  if (!about) return null;
+  const name = h("code", {}, shorten(about, 500));
+  const href = step && editorLink(fileOf(step));
+  const title = "Open in your editor (see ASSAY_EDITOR_URL)";
+  return h("p", { class: "about" }, href ? h("a", { href, title }, name) : name);
+}
+
+/** A link by which an editor opens a file at its line, if the page names an editor. */
+function editorLink(file) {
+  const form = document.querySelector('meta[name="assay-editor"]')?.content;
+  if (!form || !file) return null;
+  const path = file.path.split("/").map(encodeURIComponent).join("/");
+  return form.replace("{path}", () => path).replace("{line}", () => String(file.line));
 }
 
 /** The call exactly as the agent sent it. */
