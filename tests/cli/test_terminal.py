@@ -5,8 +5,8 @@ import os
 import re
 import subprocess
 import sys
-import zipfile
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
