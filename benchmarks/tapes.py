@@ -240,9 +240,13 @@ def measure_proxy(folder: Path, n: int, stream_s: float) -> None:
             statistics.median(more) - statistics.median(plain),
             more[-n // 20] - plain[-n // 20],
         ]
-        print(f"first byte, {len(body) // 1024} KiB asked: {statistics.median(plain):.2f} ms"
-              f" without, {statistics.median(more):.2f} ms with the proxy: {added[0]:.2f} ms more "
-              f"(95th percentile {added[1]:.2f} ms more), {n} requests each")  # fmt: skip
+        medians = [statistics.median(one) for one in (plain, more)]
+        print(
+            f"first byte, {len(body) // 1024} KiB asked: {medians[0]:.2f} ms without, "
+            f"{medians[1]:.2f} ms with the proxy: {added[0]:.2f} ms more "
+            f"(95th percentile {added[1]:.2f} ms more), {n} requests each",
+            flush=True,
+        )
         n_events = int(stream_s / 0.02)
         took: dict[str, float] = {}
 

@@ -1,6 +1,8 @@
 """What all adapters use to read: JSON lines, the trial's clock, steps built from events."""
 
+import contextlib
 import json
+import stat
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
@@ -293,14 +295,22 @@ def epoch_ms(text: Any) -> float | None:
 
 
 def recent_files(folder: Path, pattern: str, since_ms: float) -> list[Path]:
-    """Return files that were written since then, by name; none of what cannot be read."""
-    try:
-        return [
-            path for path in sorted(folder.glob(pattern)) if path.stat().st_mtime * 1000 >= since_ms
-        ]
-    except OSError:
-        return []
+    """Return files that were written since then, by name; none of what cannot be read.
 
+    An agent may leave anything there: devices, pipes, links to nowhere, files of terabytes.
+    """
+    found = []
+    with contextlib.suppress(OSError):
+        for path in sorted(folder.glob(pattern)):
+            with contextlib.suppress(OSError):
+                about = path.stat()
+                is_file = stat.S_ISREG(about.st_mode) and about.st_size <= _LONGEST_SESSION
+                if is_file and about.st_mtime * 1000 >= since_ms:
+                    found.append(path)
+    return found
+
+
+_LONGEST_SESSION = 1024**3
 
 ENDED = frozenset(
     {
