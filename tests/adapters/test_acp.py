@@ -675,3 +675,17 @@ def test_damaged_pieces_are_counted(kind: str, fields: dict[str, Any]) -> None:
     agent.update(kind, **fields)
     agent.state("idle")
     assert agent.read().events.unknown == {f"session/update {kind}": 1}
+
+
+def test_one_terminal_shown_by_many_calls_is_told_once() -> None:
+    agent = Draft()
+    agent.acknowledge(agent.open())
+    agent.update("terminal_output_chunk", terminalId="t", data="b25l")
+    shown = [{"type": "terminal", "terminalId": "t"}] * 3
+    for call in ("c", "d"):
+        agent.update("tool_call_update", toolCallId=call, status="completed", content=shown)
+    agent.state("idle")
+    for reading in (agent.read(), agent.read()):
+        told = [step.output for step in reading.steps]
+        assert str(told).count("one") == 1
+        assert "one" in str(told[0])

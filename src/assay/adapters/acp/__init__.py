@@ -467,7 +467,7 @@ class AcpSteps:
             self._set_text(index, step.content + "".join(parts))
         self._parts = {}
         for call_id, call in self._calls.items():
-            shown = self._terminals.shown(call)
+            shown = self._terminals.shown(call_id, call)
             if shown is not None or call_id in self._unfinished:
                 shown = shown or call
                 code = shown.get("exitCode")

@@ -4,7 +4,7 @@ import base64
 import binascii
 from typing import Any
 
-from assay.adapters.reading import integer_at, list_at, object_at, text_at
+from assay.adapters.reading import integer_at, list_at, text_at
 
 _OUTPUT = frozenset(
     {
@@ -27,7 +27,7 @@ class Lifecycle:
 
     def see(self, update: dict[str, Any]) -> None:
         """Take an update of the session."""
-        kind = update.get("sessionUpdate")
+        kind = text_at(update, "sessionUpdate")
         if kind in _OUTPUT:  # from an agent that does not say that it works
             self._has_worked = self._has_worked or self.acknowledged
         if kind != "state_update":
@@ -54,6 +54,8 @@ class Terminals:
     def __init__(self) -> None:
         self._output: dict[str, bytearray] = {}
         self._exit: dict[str, int] = {}
+        self._shown: dict[str, tuple[str, int]] = {}
+        """The call that shows a terminal, and the place in its content."""
 
     def take(self, update: dict[str, Any]) -> bool:
         """Take terminal_update or terminal_output_chunk; return whether it has the right form."""
@@ -73,21 +75,25 @@ class Terminals:
             self._exit[terminal] = code
         return True
 
-    def shown(self, call: dict[str, Any]) -> dict[str, Any] | None:
-        """Return a call with the texts of its terminals; None if it shows no known terminal."""
-        content = list_at(call, "content")
-        known = [t for item in content if (t := text_at(item, "terminalId")) in self._output]
-        if not known:
-            return None
-        more: dict[str, Any] = {"content": [self._text(item) for item in content]}
-        codes = [self._exit[terminal] for terminal in known if terminal in self._exit]
-        if codes and not object_at(call, "rawOutput"):
-            more["exitCode"] = codes[-1]
-        return call | more
+    def shown(self, call_id: str, call: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a call with the texts of its terminals; None if it shows no known terminal.
 
-    def _text(self, item: Any) -> Any:
-        terminal = text_at(item, "terminalId")
-        if terminal is None or terminal not in self._output:
-            return item
-        text = self._output[terminal].decode("utf-8", "replace")
-        return {"type": "content", "content": {"type": "text", "text": text}}
+        A text is put into the first call that shows it, once: repeated, it could fill the memory.
+        """
+        content, codes = list_at(call, "content"), []
+        texts: dict[int, str] = {}
+        for place, item in enumerate(content):
+            terminal = text_at(item, "terminalId")
+            if terminal is None or terminal not in self._output:
+                continue
+            if self._shown.setdefault(terminal, (call_id, place)) == (call_id, place):
+                texts[place] = self._output[terminal].decode("utf-8", "replace")
+            codes.append(self._exit.get(terminal))
+        if not codes:
+            return None
+        items = [_text_item(texts[n]) if n in texts else item for n, item in enumerate(content)]
+        return {**call, "content": items, "exitCode": codes[-1]}
+
+
+def _text_item(text: str) -> dict[str, Any]:
+    return {"type": "content", "content": {"type": "text", "text": text}}
