@@ -47,4 +47,5 @@ def test_the_sdk_agrees(
     assert default["output"] == "old hi"
     (unasked,) = capture("hi", flags=" --only-draft")
     assert unasked["failure"]["cause"] == "harness"
+    assert "version=2" in unasked["failure"]["message"]
     assert alive() == []

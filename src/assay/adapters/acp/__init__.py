@@ -76,12 +76,8 @@ class AcpAdapter(Adapter):
             )
         self._command = tuple(words)
         self._given_name = name
-        self._request = SessionRequest(
-            mcp_servers=tuple(mcp_servers),
-            auth_method=auth_method,
-            model=model or None,
-            version=version,
-        )
+        servers = tuple(mcp_servers)
+        self._request = SessionRequest("", servers, auth_method, model or None, version)
         self.name = name or shlex.join(words)
         self.timeout_ms = timeout_ms
         self.pass_env: tuple[str, ...] = ()
@@ -346,12 +342,6 @@ def read_recording(request: SessionRequest, recording: Recording, name: str | No
         usage["cost_source"] = "reported"
     # The handshake is part of the first turn's lines.
     opened = readers[0].handshake if readers else Handshake(request)
-    warnings = [FORGETS] if any(reader.forgets for reader in readers) else []
-    if opened.session_id and opened.version < request.version:
-        warnings.append(
-            f"version {request.version} of the protocol was asked for; the agent speaks version "
-            f"{opened.version}"
-        )
     return Reading(
         steps=[step for reader in readers for step in reader.steps],
         outputs=[reader.output() for reader in readers],
@@ -364,7 +354,7 @@ def read_recording(request: SessionRequest, recording: Recording, name: str | No
             model=opened.model or UNSET,
         ),
         failure=readers[-1].failure if readers else None,
-        warnings=warnings,
+        warnings=[*([FORGETS] if any(r.forgets for r in readers) else []), *opened.warnings],
     )
 
 

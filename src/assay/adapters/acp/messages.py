@@ -82,6 +82,7 @@ def _line(message: dict[str, Any]) -> bytes:
     return msgspec.json.encode({"jsonrpc": "2.0", **message}) + b"\n"
 
 
+_ASK = "ask for version 2, a draft, with acp:COMMAND,version=2"
 _KEY_METHOD = re.compile(r"key|token|env", re.IGNORECASE)
 
 
@@ -114,6 +115,17 @@ class Handshake:
     """What the agent chose."""
     _auth_methods: list[dict[str, Any]] = field(default_factory=list)
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know of a session that is open."""
+        asked = self.request.version
+        if self.session_id is None or self.version == asked:
+            return []
+        return [
+            f"version {asked} of the protocol was asked for; the agent speaks version "
+            f"{self.version}"
+        ]
+
     def open(self) -> Request:
         """Return the first request; for version 2 with the fields of both, as either may answer."""
         info = {"name": "assay", "title": "Assay", "version": "1"}
@@ -141,7 +153,8 @@ class Handshake:
             if number == AUTHENTICATE:
                 self.failure = Failure(cause=Cause.AUTH, message=self.failure.message)
             if number == INITIALIZE and code == UNSUPPORTED_VERSION:
-                self.failure = Failure(cause=Cause.HARNESS, message=self.failure.message)
+                hint = f"; {_ASK}" if self.request.version < DRAFT_VERSION else ""
+                self._fail(Cause.HARNESS, self.failure.message + hint)
             return None
         if number == INITIALIZE:
             return self._initialized(known)
@@ -158,7 +171,7 @@ class Handshake:
         if version not in (PROTOCOL_VERSION, asked) or isinstance(version, bool):
             known = f"only {PROTOCOL_VERSION} is known"
             if version == DRAFT_VERSION:
-                known = "ask for it with acp:COMMAND,version=2"
+                known = _ASK
             self._fail(Cause.HARNESS, f"the agent speaks protocol version {version}; {known}")
             return None
         self.version = version
