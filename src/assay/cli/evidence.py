@@ -35,7 +35,7 @@ _COLOURS = {"holds": "green", "differs": "red", "unchecked": "yellow", "none": N
 
 
 @click.group(
-    short_help="Bundle a result with its proof, and verify the bundles of others.",
+    short_help="Bundle a result with its proof, and verify such bundles.",
     epilog=examples(
         "assay evidence pack before.jsonl after.jsonl -o evidence.zip",
         "assay evidence verify evidence.zip",
