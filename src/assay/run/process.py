@@ -271,7 +271,7 @@ class _ForkedProcess:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
             except ChildProcessError:  # no child subreaper here: the orphan went to init
-                pid, status = (0, 0) if _exists(self.pid) else (self.pid, 0)
+                pid, status = (0, 0) if family.is_alive(self.pid) else (self.pid, 0)
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
@@ -295,14 +295,6 @@ def _fork(function: str, fds: Sequence[int]) -> int:
             msg = f"cannot fork a process: {error.strerror}"
             raise lack_of(error, forking=True) or SpawnError(msg) from error
     return _fork_server(function).fork(fds)
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 class _ForkServer:
