@@ -21,7 +21,7 @@ TURN_TIMEOUT_MS = 600_000.0
 
 _LONGEST_ARGUMENT = 100_000
 """Bytes; Linux allows 128 KiB for one argument."""
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]{0,4096}))?\}")
 _BASE_URL = re.compile(r"base_?url\W{1,6}(https?://[^\s\"'<>]+)", re.IGNORECASE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _AUTH_STATUS = frozenset({401, 403})
