@@ -26,35 +26,14 @@ _MOST_BYTES = 1024 * 1024
 _MOST_WORDS = 20_000
 _VALUES = re.compile(r"[=\"';&|]")
 _NAMED = 6
-_HOOKS = frozenset(
-    [
-        "applypatch-msg",
-        "pre-applypatch",
-        "post-applypatch",
-        "pre-commit",
-        "pre-merge-commit",
-        "prepare-commit-msg",
-        "commit-msg",
-        "post-commit",
-        "pre-rebase",
-        "post-checkout",
-        "post-merge",
-        "pre-push",
-        "pre-receive",
-        "update",
-        "proc-receive",
-        "post-receive",
-        "post-update",
-        "reference-transaction",
-        "push-to-checkout",
-        "pre-auto-gc",
-        "post-rewrite",
-        "sendemail-validate",
-        "fsmonitor-watchman",
-        "post-index-change",
-    ]
+_HOOKS = (
+    *("applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit"),
+    *("prepare-commit-msg", "commit-msg", "post-commit", "pre-rebase", "post-checkout"),
+    *("post-merge", "pre-push", "pre-receive", "update", "proc-receive", "post-receive"),
+    *("post-update", "reference-transaction", "push-to-checkout", "pre-auto-gc", "post-rewrite"),
+    *("sendemail-validate", "fsmonitor-watchman", "post-index-change"),
 )
-_FIRST = _HOOKS | {"config", "config.worktree", "attributes", ".gitattributes", ".gitmodules"}
+_FIRST = {*_HOOKS, "config", "config.worktree", "attributes", ".gitattributes", ".gitmodules"}
 """What is named and read before all else, which an agent may have put there to hide it."""
 type GitSettings = Mapping[str, str]
 """Paths of files and what they were, as hashes."""
