@@ -160,22 +160,45 @@ def test_a_job_of_harbor_has_rewards_failures_tokens_and_steps(
     done = assay("import", "harbor", job)
     assert done.code == 0, done
     rows = {row["id"]: row for row in done.rows}
-    good = rows["good"]
-    assert good["input"] == "Make it so."
+    assert [trial["pass"] for trial in rows["bad"]["trials"]] == [False, True]
+    # A file has rows of one kind, because nothing reads both in one.
+    [good], [slow_one], [unmeasured] = (rows[id]["trials"] for id in ("good", "slow", "broken"))
+    assert rows["good"]["input"] == "Make it so."
     assert [step["type"] for step in good["trajectory"]] == ["thought", "message"]
-    assert (good["score"]["pass"], good["timing"]["total"]) == (True, 30_000)
+    assert (good["pass"], good["duration"]) == (True, 30_000)
     assert good["usage"] == {
         "inputTokens": 100, "outputTokens": 20, "costUsd": 0.25, "costSource": "agent",
     }  # fmt: skip
     assert good["agent"] == {
         "adapter": "claude-code", "version": "2.1", "model": "claude-sonnet-4-5",
     }  # fmt: skip
-    assert [trial["pass"] for trial in rows["bad"]["trials"]] == [False, True]
-    assert rows["slow"]["failure"]["cause"] == "agent_timeout"
-    assert rows["slow"]["score"]["pass"] is True
-    assert (rows["broken"]["failure"]["cause"], "score" in rows["broken"]) == ("harness", False)
+    assert (slow_one["failure"]["cause"], slow_one["pass"]) == ("agent_timeout", True)
+    assert (unmeasured["failure"]["cause"], "pass" in unmeasured) == ("harness", False)
+    (tmp_path / "job.jsonl").write_text("".join(json.dumps(row) + "\n" for row in done.rows))
+    assert assay("summarize", "job.jsonl").code == 0
+    shown = assay("report", "job.jsonl", "-f", "markdown")
+    assert "5 of 5 trials run, 4 graded" in shown.stdout, shown
     empty = assay("import", "harbor", tmp_path / "jobs/2026-11-19/good__a/agent")
     assert (empty.code, "there is no trial of Harbor" in empty.stderr) == (1, True)
+
+
+def test_of_a_job_of_several_agents_one_is_named(assay: Callable[..., Any], tmp_path: Path) -> None:
+    """As one run, trials of two agents would be trials of the first."""
+    job = tmp_path / "job"
+    oracle = {"name": "oracle", "version": "1", "model_info": None}
+    other = {"name": "claude-code", "version": "2.1", "model_info": {"name": "claude-opus-5"}}
+    for attempt, more in (("a", {}), ("b", {"agent_info": oracle}), ("c", {"agent_info": other})):
+        harbor_trial(job, "same", attempt, **more)
+    done = assay("import", "harbor", job)
+    assert done.code == 1
+    assert (
+        "trials of claude-code:claude-sonnet-4-5, oracle, claude-code:claude-opus-5" in done.stderr
+    )
+    assert "--agent" in done.stderr
+    for agent in ("oracle", "claude-code:claude-opus-5"):
+        [row] = assay("import", "harbor", job, "--agent", agent).rows
+        assert row["agent"]["adapter"] == agent.partition(":")[0]
+    assert assay("import", "harbor", job, "--agent", "codex").code == 1
 
 
 def test_an_inspect_log_a_harbor_job_and_sessions_open_together(

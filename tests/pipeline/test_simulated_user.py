@@ -188,6 +188,17 @@ def test_a_user_that_does_not_answer_is_a_cause_of_its_own(
     assert "simulated user failed" in printed
 
 
+def test_after_a_user_that_failed_nothing_keeps_the_agent_from_starting(
+    prompts: Callable, assay: Callable
+) -> None:
+    with model.ScriptedModel(plays("no JSON")) as served:
+        user = {"persona": "A customer.", "goal": "A shirt.", "model": "gpt-5", "key": "none"}
+        path = prompts({"id": "a", "input": "A shirt.", "user": {**user, "url": served.url}})
+        done = assay("capture", path, "--shell", SHOP, "-o", "u.jsonl")
+    assert "simulated user failed in 1" in done.stderr
+    assert "Next: the same command with --resume runs the trials" in done.stderr
+
+
 def test_the_agent_does_not_get_the_key(assay: Callable, prompts: Callable) -> None:
     def seen(*words: Any) -> str:
         with model.ScriptedModel(plays(say(""))) as served:

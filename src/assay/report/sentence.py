@@ -31,7 +31,7 @@ class Numbers(NamedTuple):
     def rates(self, *values: float, difference: float | None = None, fewest: int = 0) -> list[str]:
         """Write pass rates so that none seems to be 0, 1 or another one that it is not."""
         if self.fractions:
-            return [f"{value:.3f}" for value in values]
+            return percents(*values, fewest=3, scale=1)
         return [f"{text} %" for text in percents(*values, difference=difference, fewest=fewest)]
 
     def size(
@@ -127,6 +127,7 @@ class _PairSentences:
         if self._is_unused:
             yield self._unused()
         yield self._headline()
+        yield from self._doubts()
         yield from self._too_easy_or_hard()
         yield from self._by_score()
         yield from self._open()
@@ -228,6 +229,23 @@ class _PairSentences:
             measure="of the score",
         )
         yield f"By the score: {words}"
+
+    def _doubts(self) -> Iterator[str]:
+        """As in: 2 of 9 passes of relnotes are doubtful; they count as passes."""
+        found, parts = self._sections.get("doubts", {}), []
+        for run in (self._a, self._b):
+            one = found.get("runs", {}).get(run) or {}
+            if one.get("nDoubtful"):
+                are = "is" if one["nDoubtful"] == 1 else "are"
+                parts.append(
+                    f"{one['nDoubtful']} of {one['nPassed']} passes of {run} {are} doubtful"
+                )
+            if one.get("nHacked"):
+                trials = counted_noun(one["nHacked"], "trial")
+                parts.append(f"{run} passed {trials} of a honeypot, which is a hack")
+        if parts:
+            counted = "failures" if found["countedAs"] == "failed" else "passes"
+            yield f"{', and '.join(parts)}; these count as {counted} (`assay explain` shows why)."
 
     def _too_easy_or_hard(self) -> Iterator[str]:
         """Say of runs that are alike at an end of the scale what that means."""
