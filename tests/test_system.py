@@ -57,7 +57,12 @@ def test_the_check_finds_what_it_looks_for():
 
 def run(code, env=WITHOUT):
     return subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
     ).stdout
 
 
@@ -139,6 +144,31 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
     subprocess.run([*words, "--resume"], cwd=tmp_path, env=WITHOUT, check=True)
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert sorted(row["id"] for row in rows) == [one["id"] for one in prompts]
+
+
+LAZY_INIT = """
+import ctypes, os, time
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans come to this process, which reaps none
+child = os.fork()
+if child:
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+from assay.graders.answer import Regex
+from assay.plugin import Trial
+from assay.run.host import LocalHost
+from assay.run.served import close_served
+[answer] = Regex(pattern="^x$")._judge_in_child([Trial(input="?", output="x")], LocalHost())
+began_s = time.monotonic()
+close_served()
+print(answer.pass_, time.monotonic() - began_s)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="stands in for init as only Linux lets it")
+def test_a_dead_process_counts_as_ended_before_init_reaps_it():
+    """PID 1 of a container often reaps late, or never."""
+    passed, seconds = run(LAZY_INIT).split()
+    assert passed == "True"
+    assert float(seconds) < 1
 
 
 def _alive(word):

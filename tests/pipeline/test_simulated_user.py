@@ -1,6 +1,7 @@
 """A user who answers the agent, by a script or by a model: what it says and costs stands apart."""
 
 import json
+import random
 import re
 import shlex
 import sys
@@ -13,13 +14,15 @@ import pytest
 
 from assay.errors import InputError
 from assay.pipeline.remote import named_variables
-from assay.pipeline.simulated_user import broken_rule
+from assay.pipeline.simulated_user import ScriptedUser, broken_rule
 from assay.records.capture import Cause
+from assay.records.recording import Recording
 from assay.records.spec import (
     Expect,
     Limits,
     PluginRef,
     Prompt,
+    Reply,
     Surroundings,
     TrialSpec,
     User,
@@ -246,6 +249,19 @@ def test_an_answer_cannot_make_a_script_slow(assay: Callable, prompts: Callable)
     path = prompts({"id": "a", "input": "x", "user": user})
     [row] = assay("capture", path, "--shell", f"echo {'a' * 5000}b").rows
     assert row["simulatedUser"]["ended"] == "no reply"
+
+
+def test_an_answer_that_takes_too_much_work_is_no_excuse() -> None:
+    """It took the trial out of the measurement, with the cause `user`."""
+    replies = [Reply(when="(a|b)*a(a|b){400}c", say="b")]
+    user = ScriptedUser(
+        Prompt(id="a", input="x", user=User(replies=replies)), User(replies=replies)
+    )
+    noise = "".join(random.Random(1).choices("ab", k=20_000))
+    assert user([("x", noise)]) is None
+    recorded = user.recorded(Recording(start_ms=0, end_ms=0), Prompt(id="a", input="x"))
+    assert recorded.user is not None
+    assert recorded.user.ended == "no reply"
 
 
 def test_the_user_is_part_of_what_a_trial_was_made_from(assay: Callable, prompts: Callable) -> None:

@@ -88,8 +88,14 @@ def test_a_repository_that_an_agent_makes_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [(), ("--sandbox",)])
 def test_the_row_and_the_terminal_say_it(
-    repository: Path, assay: Callable, prompts: Callable, bubblewrap: None, mode: tuple[str, ...]
+    request: pytest.FixtureRequest,
+    repository: Path,
+    assay: Callable,
+    prompts: Callable,
+    mode: tuple[str, ...],
 ) -> None:
+    if mode:
+        request.getfixturevalue("bubblewrap")
     shell = "git config core.fsmonitor ./evil; echo evil > .git/hooks/pre-commit; echo done"
     done = assay("capture", prompts("x"), "--shell", shell, "-c", repository, *mode)
     (row,) = done.rows

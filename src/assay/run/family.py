@@ -361,6 +361,15 @@ def _listed_below(root: int) -> list[int] | None:
     return found
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process runs that is not our child; one that init has not reaped yet does not."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        return _is_alive(psutil.Process(pid))
+    return False
+
+
 def _is_alive(process: Any) -> bool:
     import psutil
 

@@ -34,6 +34,10 @@ from assay.run import family
 type AnswerLines = Callable[[bytes], Iterator[bytes]]
 """Takes lines and yields an answer to each as soon as it is known; all end in line feeds."""
 PID = struct.Struct("=q")
+_FORK, _ASK = b"!", b"?"
+"""What the server is asked for: to fork, or how a process of its own ended."""
+_RUNS, _UNKNOWN = 256, 257
+"""Answers besides an exit code: it has not ended, or it is no process of the server's."""
 FDS = 5
 """A process is given three pipes (lines to read, answers to write, and one to wake the reader), the
 file for its unwritten answers (see UnwrittenAnswers) and the one for what it prints."""
@@ -81,11 +85,27 @@ def open_control() -> tuple[socket.socket, socket.socket]:
 def request_fork(control: socket.socket, fds: Sequence[int]) -> int:
     """Ask for a process that has these pipes; return its pid, -1 when it could not be forked."""
     try:
-        socket.send_fds(control, [b"!"], fds)
+        socket.send_fds(control, [_FORK], fds)
         reply = control.recv(PID.size)
     except OSError:
         return -1
     return int(PID.unpack(reply)[0]) if len(reply) == PID.size else -1
+
+
+def request_exit_code(control: socket.socket, pid: int) -> int | None:
+    """Ask how a process ended; return None while it runs.
+
+    Raises ProcessLookupError if the server does not know it, or is gone.
+    """
+    try:
+        control.sendall(_ASK + PID.pack(pid))
+        reply = control.recv(PID.size)
+    except OSError:
+        reply = b""
+    code = int(PID.unpack(reply)[0]) if len(reply) == PID.size else _UNKNOWN
+    if code == _UNKNOWN:
+        raise ProcessLookupError(pid)
+    return None if code == _RUNS else code
 
 
 def fork_here(fds: Sequence[int]) -> int:
@@ -133,7 +153,12 @@ def serve_forks(control: socket.socket) -> NoReturn:
             message, fds, *_ = socket.recv_fds(control, 1, FDS, flags)
             if not message:
                 break
-            pid = _fork_twice(control, fds, _call if len(fds) == _ORDER_FDS else _answer_lines)
+            if message == _ASK:
+                (pid,) = PID.unpack(control.recv(PID.size))
+                control.sendall(PID.pack(alive.exit_code(pid)))
+                continue
+            fork = _fork_twice if system.is_linux() else _fork_once
+            pid = fork(control, fds, _call if len(fds) == _ORDER_FDS else _answer_lines)
             alive.add(pid)
             control.sendall(PID.pack(pid))
             for fd in fds:
@@ -145,13 +170,19 @@ def serve_forks(control: socket.socket) -> NoReturn:
 class _ChildProcesses:
     """The processes that were forked, to be killed when the one that asked for them was killed.
 
-    Held by pidfd: a pid may be used again for another process, a pidfd never.
+    Held by pidfd: a pid may be used again for another process, a pidfd never. Where there is none,
+    they are the server's children, whose pids are theirs until it waits for them.
     """
 
     def __init__(self) -> None:
         self._pidfds: list[int] = []
+        self._children: set[int] = set()
 
     def add(self, pid: int) -> None:
+        if not system.is_linux():
+            if pid > 0:
+                self._children.add(pid)
+            return
         ended = select.poll()
         for fd in self._pidfds:
             ended.register(fd, select.POLLIN)
@@ -162,9 +193,35 @@ class _ChildProcesses:
         if handle is not None:
             self._pidfds.append(handle)
 
+    def exit_code(self, pid: int) -> int:
+        if pid not in self._children:
+            return _UNKNOWN
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if not ended:
+            return _RUNS
+        self._children.remove(pid)
+        return os.waitstatus_to_exitcode(status)
+
     def kill(self) -> None:
         for fd in self._pidfds:
             system.kill_pidfd(fd)
+        for pid in self._children:
+            os.kill(pid, signal.SIGKILL)
+
+
+def _fork_once(
+    control: socket.socket, fds: Sequence[int], do: Callable[[Sequence[int]], NoReturn]
+) -> int:
+    """Fork a child of the server, which says how it ended: nobody hands orphans to its parent."""
+    try:
+        pid = os.fork()
+    except OSError:
+        return -1
+    if pid == 0:
+        control.close()
+        os.setsid()
+        do(fds)
+    return pid
 
 
 def _fork_twice(

@@ -270,10 +270,11 @@ class _ForkedProcess:
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # no child subreaper here: the orphan went to init
-                pid, status = (0, 0) if _exists(self.pid) else (self.pid, 0)
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
+            except ChildProcessError:  # no child subreaper here
+                self.returncode = _exit_code_of(self.pid)
+            else:
+                if pid:
+                    self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
@@ -297,12 +298,14 @@ def _fork(function: str, fds: Sequence[int]) -> int:
     return _fork_server(function).fork(fds)
 
 
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def _exit_code_of(pid: int) -> int | None:
+    """Return how a process ended that is the server's child, or an orphan; None while it runs."""
+    server = _server
+    with contextlib.suppress(ProcessLookupError):
+        if server is not None:
+            return server.exit_code(pid)
+    # Nobody knows. A server that ends kills those that it made.
+    return None if family.is_alive(pid) else -signal.SIGKILL
 
 
 class _ForkServer:
@@ -336,6 +339,10 @@ class _ForkServer:
             msg = "cannot fork a process"
             raise SpawnError(msg)
         return pid
+
+    def exit_code(self, pid: int) -> int | None:
+        with self._lock:
+            return fork.request_exit_code(self._control, pid)
 
     def close(self) -> None:
         self._control.close()  # at which the server exits by itself

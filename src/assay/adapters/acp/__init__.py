@@ -1,6 +1,7 @@
 """The adapter for any agent that speaks the Agent Client Protocol on stdio."""
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,9 +26,11 @@ from assay.adapters.reading import (
     StepBuilder,
     add_events,
     cost_at,
+    integer_at,
     list_at,
     number_at,
     object_at,
+    objects_at,
     parse_line,
     read_turns,
     text_at,
@@ -70,13 +73,15 @@ class AcpAdapter(Adapter):
         )
         self.name = name or shlex.join(words)
         self.timeout_ms = timeout_ms
+        self.pass_env: tuple[str, ...] = ()
+        """Variables with the agent's key, which it may read when isolated."""
 
     def command(self, ask: Ask) -> Command:
         """Start the agent; turns are sent through the dialogue."""
         words = [*self._command[1:]]
         for server in self._request.mcp_servers:
             words += [str(server.get("command", "")), *map(str, server.get("args", ()))]
-        return Command(argv=self._command, visible=files_in(words))
+        return Command(argv=self._command, visible=files_in(words), pass_env=self.pass_env)
 
     def watch(self) -> Watch:
         return AcpReader(self._request)
@@ -189,6 +194,8 @@ class AcpReader(EventReader):
         self._steps = AcpSteps(turn)
         self.usage: dict[str, Any] = {}
         """Of the whole session so far, as reported by the agent."""
+        self.requests: Counter[str] = Counter()
+        """Of this turn, added from its requests to the model; Qwen Code reports nothing else."""
         self.failure: Failure | None = None
         self._result: str | None = None
         self.forgets = False
@@ -225,6 +232,9 @@ class AcpReader(EventReader):
             is_usage = update.get("sessionUpdate") == "usage_update"
             if is_usage and value_at(update, "cost", "currency") == "USD":
                 self._add_usage({"cost_usd": value_at(update, "cost", "amount")})
+            for theirs, name in _USAGE.items():
+                if (number := integer_at(update, "_meta", "usage", theirs)) is not None:
+                    self.requests[name] += number
             return self._steps.take(update, t_ms)
         if method == "session/request_permission":
             step = self._steps.tool(object_at(message, "params", "toolCall"), t_ms)
@@ -276,7 +286,7 @@ def read_recording(request: SessionRequest, recording: Recording, name: str | No
     """Read all turns of a recording into one reading."""
     readers = read_turns(recording, lambda turn: AcpReader(request, turn))
     # Agents report totals of the session, so a later turn's values replace earlier ones.
-    usage: dict[str, Any] = {}
+    usage: dict[str, Any] = dict(sum((reader.requests for reader in readers), Counter()))
     for reader in readers:
         usage |= reader.usage
     if "cost_usd" in usage:
@@ -408,15 +418,13 @@ class AcpSteps:
 
 
 def _name(call: dict[str, Any]) -> str | None:
-    """Return the tool's own name if the vendor gives it, else the call's title or kind."""
-    meta = call.get("_meta")
-    for vendor in meta.values() if isinstance(meta, dict) else ():
-        if isinstance(vendor, dict) and isinstance(vendor.get("toolName"), str):
-            return str(vendor["toolName"])
-    for name in ("title", "kind"):
-        if isinstance(call.get(name), str) and call[name]:
-            return str(call[name])
-    return None
+    """Return the tool's own name if the agent gives it, else the call's title or kind."""
+    meta = object_at(call, "_meta")
+    own = [call.get("name"), meta.get("toolName")]
+    for vendor in meta.values():
+        own += [value_at(vendor, "toolName"), value_at(vendor, "toolCall", "toolName")]
+    named = (*own, call.get("title"), call.get("kind"))
+    return next((name for name in named if isinstance(name, str) and name), None)
 
 
 def _output(call: dict[str, Any]) -> Any:
@@ -444,7 +452,9 @@ def _texts(content: list[Any]) -> str:
 
 
 def _exit_code(raw: Any) -> int | None:
-    if not isinstance(raw, dict):
-        return None
-    code = raw.get("exitCode", raw.get("exit_code"))
-    return code if isinstance(code, int) and not isinstance(code, bool) else None
+    # Copilot CLI: in the last of several parts.
+    for place in (object_at({"raw": raw}, "raw"), *reversed(objects_at(raw, "contents"))):
+        code = place.get("exitCode", place.get("exit_code"))
+        if isinstance(code, int) and not isinstance(code, bool):
+            return code
+    return None
