@@ -121,6 +121,29 @@ ATIF = {
 }
 
 
+def test_tokens_of_steps_count_without_totals_and_an_image_is_named(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    spent = {"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 2, "cost_usd": 0.25}
+    image = {"type": "image", "source": {"media_type": "image/png", "path": "a.png"}}
+    steps = [
+        {"step_id": 1, "source": "user", "message": [{"type": "text", "text": "Look."}, image]},
+        {"step_id": 2, "source": "agent", "message": "I see.", "metrics": spent},
+        {"step_id": 3, "source": "agent", "message": "Done.", "metrics": spent},
+    ]
+    (tmp_path / "a.json").write_text(json.dumps({**ATIF, "steps": steps}))
+    [row] = assay("import", "trajectories", "a.json").rows
+    assert row["input"] == "Look.\n[image: a.png]"
+    assert row["usage"] == {
+        "inputTokens": 20, "outputTokens": 10, "cacheReadTokens": 4, "costUsd": 0.5,
+        "costSource": "reported",
+    }  # fmt: skip
+    (tmp_path / "row.jsonl").write_text(json.dumps(row) + "\n")
+    assert assay("export", "atif", "row.jsonl", "-o", "again.jsonl").code == 0
+    [back] = assay("import", "trajectories", "again.jsonl").rows
+    assert back["usage"] == row["usage"]  # by the export's own numbers, which ATIF has no place for
+
+
 def harbor_trial(job: Path, task: str, attempt: str, **more: Any) -> None:
     """Write what Harbor 0.24 leaves of a trial."""
     folder = job / f"{task}__{attempt}"

@@ -235,6 +235,12 @@ def test_an_ablation_says_what_matters() -> None:
     assert never.startswith("relnotes matters")
     unused[1]["used"] = 1
     assert "never used" not in effects_sentence({**found, "proof": {"uses": uses}}, effects)
+    for rate_of_all, said_of_all in (
+        (1.0, "All arms pass everything: the prompts are too easy to tell."),
+        (0.0, "All arms fail everything: the prompts or the grader are too hard to tell."),
+    ):
+        all_alike = {**found, "quality": {arm: {"passRate": rate_of_all} for arm in arms}}
+        assert effects_sentence(all_alike, effects).endswith(said_of_all)
 
 
 def test_the_small_picture_of_effects_cuts_no_name_and_fits_80_columns() -> None:

@@ -216,8 +216,8 @@ def command(ctx: click.Context, /, source: Path | None, root: Path, **values: An
         raise click.UsageError(msg)
     if [source, values["skills"], values["benchmark"]].count(None) != 2:
         msg = (
-            "Give an experiment, a file of prompts, --benchmark NAME or --skills PATTERN, and one "
-            "of them only."
+            "Give an experiment, a file of prompts, or --skills PATTERN or --benchmark NAME, and "
+            "one of them only."
         )
         raise click.UsageError(msg)
     file = source if source is not None and source.suffix == ".toml" else None

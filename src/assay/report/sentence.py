@@ -609,7 +609,16 @@ def effects_sentence(
             verb = f"was never used in {trials}: nothing was tested of it"
         parts.append(f"{effect['name']} {verb} ({difference}, {limits})")
     parts += _together(sections, effects, numbers)
-    return f"{'; '.join(parts)}."
+    return f"{'; '.join(parts)}.{_alike_at_an_end(sections)}"
+
+
+def _alike_at_an_end(sections: Mapping[str, Any]) -> str:
+    """Say of an ablation whose arms all pass everything, or nothing, that it cannot tell."""
+    quality = sections.get("quality", {})
+    rates = {(quality.get(run) or {}).get("passRate") for run in sections.get("arms", ())}
+    if rates == {0.0}:
+        return " All arms fail everything: the prompts or the grader are too hard to tell."
+    return " All arms pass everything: the prompts are too easy to tell." * (rates == {1.0})
 
 
 def _trials_without_use(sections: Mapping[str, Any], treatment: str) -> int:
