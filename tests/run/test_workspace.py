@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import stat
 import subprocess
 import time
 from collections.abc import Callable
@@ -465,3 +466,18 @@ def test_words_of_a_command_that_can_be_no_path_are_left_alone(
     command = ["bash", "-c", 'echo \'{"type":"result","result":"ok"}\'', "x" * 5000 + "/y.py"]
     done = assay("capture", prompts("a"), "-s", agent(command=command), "--isolate")
     assert [row["output"] for row in done.rows] == ["ok"], done.stderr
+
+
+def test_what_an_agent_leaves_is_for_no_other_user(
+    assay: Callable, prompts: Callable, tmp_path: Path
+) -> None:
+    """A shell with the rights of our user (root, perhaps) was there for everybody."""
+    shell = "cp /bin/sh run; chmod 6755 run; chmod 777 .; echo $PROMPT"
+    for name, mode in (("made", 0o700), ("there", 0o755)):
+        place = tmp_path / name
+        if mode != 0o700:  # a folder that the user has made is the user's business
+            place.mkdir(mode=mode)
+        words = ("--shell", shell, "--isolate", "--workspace-dir", place)
+        assert assay("capture", prompts("x"), *words).code == 0
+        assert stat.S_IMODE(place.stat().st_mode) == mode
+        assert (place / "prompt-p0" / "run").stat().st_mode & stat.S_ISUID

@@ -105,7 +105,9 @@ def read_note(folder: Path) -> Note | None:
 def write_note(folder: Path, token: str, added: Iterable[tuple[str, str]] = ()) -> None:
     """Note that a run makes a folder, before it does: one that is left half made is then ours."""
     note = _path(folder)
-    note.parent.mkdir(parents=True, exist_ok=True)
+    # Private: an agent may leave programs there that run with our rights (setuid).
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    note.parent.mkdir(exist_ok=True)
     _Lock(str(folder.parent), token.partition(".")[0])
     note.unlink(missing_ok=True)  # an agent may have put a FIFO there, or a link
     with note.open("x") as file:
