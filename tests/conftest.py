@@ -33,6 +33,7 @@ import psutil
 import pytest
 
 from assay import system
+from assay.adapters.vendor import ACP_AGENTS
 from assay.cli.group import ENDING_SIGNALS, cli
 from assay.cli.main import main
 from assay.records.journal import Journal
@@ -202,7 +203,7 @@ BY_FIXTURE = {
     "axe": "browser",
     "ray_nodes": "ray",
     "podman": "container",
-    **dict.fromkeys(("bare", "bun", "harbor", "installed", "reference"), "install"),
+    **dict.fromkeys(("acp_sdk", "bare", "bun", "harbor", "installed", "reference"), "install"),
     **dict.fromkeys(("new_node", "prettier", "readers_python", "trl_python"), "install"),
 }
 """What a test that uses a fixture needs besides this checkout, as a marker."""
@@ -1200,6 +1201,20 @@ def reference(bun: Path) -> list[str]:
     """The command of the reference harness."""
     folder = _runtime(REFERENCE.replace("/", "+"), REFERENCE) / "node_modules/.bin"
     return [str(bun / "bun"), str(folder / "agent-eval-harness")]
+
+
+@pytest.fixture(scope="session")
+def acp_sdk() -> Path:
+    """The official SDK of the Agent Client Protocol, with its experimental version 2."""
+    return _runtime("@agentclientprotocol+sdk@2.4.0", "@agentclientprotocol/sdk@2.4.0")
+
+
+@pytest.fixture(scope="session")
+def qwen_code() -> str:
+    """The program of Qwen Code."""
+    (agent,) = (agent for agent in ACP_AGENTS if agent.name == "qwen")
+    package = f"@qwen-code/qwen-code@{agent.tested[0]}"
+    return str(_runtime(package.replace("/", "+"), package) / "node_modules/.bin/qwen")
 
 
 @pytest.fixture(scope="session")

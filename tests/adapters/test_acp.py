@@ -495,3 +495,197 @@ def test_how_the_command_is_given() -> None:
         AcpAdapter()
     with pytest.raises(InputError, match="quotation"):
         AcpAdapter(argument="it's")
+
+
+class Draft(Agent):
+    """Plays an agent that chooses a version."""
+
+    def __init__(self, chosen: int = 2, **options: Any) -> None:
+        super().__init__(version=2, **options)
+        self.chosen = chosen
+
+    def open(self, text: str = "hi", **session: Any) -> dict[str, Any]:
+        asked = self.write(id=self.ask(text)["id"], result={"protocolVersion": self.chosen})
+        asked = self.write(id=asked["id"], result={"sessionId": "s", **session})
+        assert asked is not None
+        return asked
+
+    def state(self, state: str, **fields: Any) -> None:
+        self.update("state_update", state=state, **fields)
+
+    def acknowledge(self, asked: dict[str, Any]) -> None:
+        assert self.write(id=asked["id"], result={"messageId": "u"}) is None
+
+
+def test_both_versions_are_offered_in_one_request() -> None:
+    params = Draft().ask("hi")["params"]
+    assert params["protocolVersion"] == 2
+    assert params["info"] == params["clientInfo"]
+    assert params["capabilities"] == {}
+    assert Agent().ask("hi")["params"].keys() == {
+        *("protocolVersion", "clientCapabilities", "clientInfo")
+    }
+
+
+def test_idle_ends_a_turn_only_after_work_and_acknowledgement() -> None:
+    agent = Draft()
+    asked = agent.open()
+    agent.state("idle")
+    agent.acknowledge(asked)
+    agent.state("idle", stopReason="end_turn")  # repeated, from before
+    assert not agent.watch.ended
+    agent.state("running")
+    agent.state("requires_action")
+    assert not agent.watch.ended
+    agent.state("idle", stopReason="end_turn")
+    assert agent.watch.ended
+    asked = agent.ask("again")
+    agent.state("idle", stopReason="end_turn")
+    agent.state("running")
+    agent.state("idle", stopReason="max_tokens")
+    assert not agent.watch.ended  # the prompt is not in the conversation yet
+    agent.acknowledge(asked)
+    assert agent.watch.ended
+    assert agent.dialogue.over
+    reading = agent.read()
+    assert reading.failure.cause == "agent_limit"
+    assert reading.events.mapped == reading.events.total
+
+
+def test_an_agent_that_never_says_that_it_works_ends_too() -> None:
+    agent = Draft()
+    agent.acknowledge(agent.open())
+    agent.chunk("hi", messageId="a")
+    agent.state("idle", usage={"inputTokens": 7, "outputTokens": 2})
+    assert agent.watch.ended
+    reading = agent.read()
+    assert (reading.outputs, reading.failure) == (["hi"], None)
+    assert (reading.usage.input_tokens, reading.usage.output_tokens) == (7, 2)
+
+
+@pytest.mark.parametrize(
+    ("stop", "cause", "known"),
+    [
+        ({"stopReason": "error", "error": {"code": -32603, "message": "429"}}, "provider", True),
+        ({"stopReason": "error"}, "agent_crash", True),
+        ({"stopReason": "refusal"}, "agent_refused", True),
+        ({"stopReason": "_tired"}, None, False),
+        ({"stopReason": None}, None, True),
+    ],
+)
+def test_reasons_to_stop(stop: dict[str, Any], cause: str | None, known: bool) -> None:
+    agent = Draft()
+    agent.acknowledge(agent.open())
+    agent.state("running")
+    agent.state("idle", **stop)
+    assert agent.watch.ended
+    reading = agent.read()
+    assert (reading.failure.cause if reading.failure else None) == cause
+    assert (reading.events.unknown == {}) is known
+    assert agent.dialogue.over is (cause is not None)
+
+
+def test_an_agent_may_choose_version_1() -> None:
+    agent = Draft(chosen=1)
+    asked = agent.open()
+    agent.chunk("one")
+    agent.write(id=asked["id"], result={"stopReason": "end_turn"})
+    assert agent.watch.ended
+    asked = agent.ask("more")
+    agent.write(id=asked["id"], result={"stopReason": "end_turn"})
+    assert agent.watch.ended
+    reading = agent.read()
+    assert reading.failure is None
+    assert reading.warnings == [
+        "version 2 of the protocol was asked for; the agent speaks version 1"
+    ]
+
+
+@pytest.mark.parametrize("version", [3, 0, True, "2", None])
+def test_versions_that_nobody_asked_for(version: Any) -> None:
+    agent = Draft()
+    assert agent.write(id=agent.ask("hi")["id"], result={"protocolVersion": version}) is None
+    assert agent.dialogue.over
+    assert agent.read().failure.cause == "harness"
+
+
+def test_without_being_asked_for_the_draft_is_refused_with_the_way_to_ask() -> None:
+    agent = Agent()
+    agent.write(id=agent.ask("hi")["id"], result={"protocolVersion": 2})
+    assert "version=2" in agent.read().failure.message
+
+
+def test_how_a_user_asks_for_it() -> None:
+    for text in ("acp:run 'a b',version=2", "goose:/opt/goose,version=2"):
+        adapter = plugins.adapter(plugins.adapter_ref(text))
+        assert b'"protocolVersion":2' in adapter.dialogue("/").say(Ask(text="x", cwd="/"))
+        assert not any("version" in word for word in adapter.command(Ask(text="x", cwd="/")).argv)
+    for bad in ("3", "", "two", "0"):
+        with pytest.raises(InputError, match="version must be 1 or 2"):
+            plugins.adapter(plugins.adapter_ref(f"acp:run,version={bad}"))
+    with pytest.raises(InputError, match="version must be 1 or 2"):
+        AcpAdapter(command=["x"], version=7)
+
+
+def test_texts_calls_and_terminals_in_pieces() -> None:
+    agent = Draft()
+    agent.acknowledge(agent.open())
+    text = {"type": "text", "text": "whole"}
+    agent.chunk("a", messageId="m1")
+    agent.chunk("x", messageId="m2")
+    agent.chunk("b", messageId="m1")
+    agent.update("agent_message", messageId="m2", content=[text])
+    agent.chunk("!", messageId="m2")
+    agent.update("agent_message", messageId="m1")  # changes nothing
+    agent.chunk("thought", kind="agent_thought_chunk", messageId="m1")
+    agent.update("agent_thought", messageId="m1", content=None)
+    agent.update("terminal_output_chunk", terminalId="t", data="b25l")
+    shown = [{"type": "terminal", "terminalId": "t"}, {"type": "terminal", "terminalId": ["t"]}]
+    agent.update("tool_call_update", toolCallId="c", name="sh", status="completed", content=shown)
+    agent.update("terminal_output_chunk", terminalId="t", data="dHdv")
+    agent.update("terminal_update", terminalId="t", exitStatus={"exitCode": 0})
+    agent.update("terminal_update", terminalId="t", output={"data": "YWxs"})
+    for part in ("p", "q"):
+        content = {"type": "content", "content": {"type": "text", "text": part}}
+        agent.update("tool_call_content_chunk", toolCallId="d", content=content)
+    agent.state("idle")
+    reading = agent.read()
+    texts = [getattr(step, "content", None) for step in reading.steps]
+    assert texts[:3] == ["ab", "whole!", ""]
+    sh, other = reading.steps[3:]
+    assert (sh.name, sh.exit_code, sh.status) == ("sh", 0, "completed")
+    assert sh.output[0] == {"type": "content", "content": {"type": "text", "text": "all"}}
+    assert other.output == "p\nq"
+    assert reading.events.unknown == {}
+    assert reading.outputs == ["ab\nwhole!"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("terminal_output_chunk", {"terminalId": "t", "data": "a"}),
+        ("terminal_output_chunk", {"data": "YWxs"}),
+        ("terminal_update", {"terminalId": 7}),
+        ("tool_call_content_chunk", {"content": {}}),
+    ],
+)
+def test_damaged_pieces_are_counted(kind: str, fields: dict[str, Any]) -> None:
+    agent = Draft()
+    agent.acknowledge(agent.open())
+    agent.update(kind, **fields)
+    agent.state("idle")
+    assert agent.read().events.unknown == {f"session/update {kind}": 1}
+
+
+def test_one_terminal_shown_by_many_calls_is_told_once() -> None:
+    agent = Draft()
+    agent.acknowledge(agent.open())
+    agent.update("terminal_output_chunk", terminalId="t", data="b25l")
+    shown = [{"type": "terminal", "terminalId": "t"}] * 3
+    for call in ("c", "d"):
+        agent.update("tool_call_update", toolCallId=call, status="completed", content=shown)
+    agent.state("idle")
+    for reading in (agent.read(), agent.read()):
+        told = [step.output for step in reading.steps]
+        assert str(told).count("one") == 1
+        assert "one" in str(told[0])

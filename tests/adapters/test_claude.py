@@ -290,6 +290,17 @@ def test_odd_lines_do_no_harm() -> None:
     assert reading.events.mapped == 5
 
 
+@pytest.mark.parametrize("more", [{}, {"terminal_reason": "api_error"}, {"subtype": 3}])
+def test_an_error_without_a_word_is_told_in_words(more: dict[str, Any]) -> None:
+    """It said "None"."""
+    failure = read(
+        of({"type": "result", "is_error": True, **more}),
+    ).failure
+    assert failure is not None
+    expected = more.get("terminal_reason", "it gave an error without a word")
+    assert failure.message == expected
+
+
 def test_result_without_its_share_falls_back_to_the_turn() -> None:
     usage = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 3}
     result = {

@@ -131,6 +131,21 @@ ACP = [
     {"id": 100, "result": {"stopReason": "end_turn", "usage": NUMBERS, "_meta": {"assay": {}}}},
     {"id": 100, "error": {"code": -32000, "message": "m", "data": {"cause": "auth"}}},
 ]
+SHOWN = [{"type": "terminal", "terminalId": "t"}]
+DRAFT = [
+    {"id": 1, "result": {"protocolVersion": 2, "info": {"name": "a", "version": "1"}}},
+    {"id": 2, "result": {"sessionId": "s", "configOptions": [{"configId": "model"}]}},
+    {"id": 10, "result": {"messageId": "u"}},
+    update(sessionUpdate="state_update", state="running"),
+    update(sessionUpdate="agent_message_chunk", content=TEXT, messageId="m"),
+    update(sessionUpdate="agent_message", content=[TEXT], messageId="m"),
+    update(sessionUpdate="tool_call_update", content=SHOWN, **CALL),
+    update(sessionUpdate="terminal_output_chunk", terminalId="t", data="b25l"),
+    update(sessionUpdate="terminal_update", terminalId="t", exitStatus={"exitCode": 1}),
+    update(sessionUpdate="tool_call_content_chunk", toolCallId="c", content=SHOWN[0]),
+    {"id": 9, "method": "session/request_permission", "params": {"subject": {"toolCall": CALL}}},
+    update(sessionUpdate="state_update", state="idle", stopReason="error", error={"code": 1}),
+]
 EVENTS = [
     {"type": "message", "text": "a", "parent": "b"},
     {"type": "tool", "name": "n", "status": "completed", "input": {}, "out": "x", "code": 0},
@@ -161,7 +176,9 @@ def declared(schema: dict[str, Any]) -> DeclaredAdapter:
 
 
 def test_damaged_messages_of_other_agents_are_read(declared: DeclaredAdapter) -> None:
-    for adapter, messages in ((AcpAdapter(command=["x"]), ACP), (declared, EVENTS)):
+    draft = AcpAdapter(command=["x"], version=2)
+    acp = AcpAdapter(command=["x"])
+    for adapter, messages in ((acp, ACP), (draft, DRAFT), (draft, ACP), (declared, EVENTS)):
         for seed in range(400):
             dice = random.Random(seed)
             texts = [damaged_line(json.dumps(each).encode(), dice) for each in messages]

@@ -1098,3 +1098,15 @@ def test_a_skill_that_is_never_used_is_the_headline(ab: Ab, project: Project) ->
     assert "Both arms fail everything" in sentence
     assert project.verdict()["proof"]["uses"][0]["used"] == 0
     assert "Next: assay trigger skills/relnotes --cases CASES -s claude:" in done.stdout
+
+
+def test_the_prompts_of_an_experiment_may_be_those_of_a_benchmark(assay, tmp_path):
+    sample = {"id": 1, "epoch": 1, "input": "What is 2 + 40?", "target": "42", "messages": []}
+    log = {"version": 2, "status": "success", "eval": {"task": "sums"}, "samples": [sample]}
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    words = ("-s", "demo", "--with", "agent=demo:better", "-g", "contains", "-k", 1, "--yes")
+    done = assay("ab", "--benchmark", "inspect-log:log.json", *words)
+    assert done.code == 0, done.stderr
+    assert "1 prompt x 1 trial x 2 arms" in done.stdout + done.stderr
+    both = assay("ab", "prompts.jsonl", "--benchmark", "inspect-log:log.json", *words)
+    assert (both.code, "one of them only" in both.stderr) == (2, True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.adapters.vendor import KNOWN
+from assay.adapters.vendor import ACP_AGENTS, KNOWN
 
 
 @pytest.fixture
@@ -27,8 +27,25 @@ def fake(tmp_path):
 def test_agents_are_listed_with_how_to_get_them(assay):
     done = assay("agents", env={"PATH": "/usr/bin:/bin"})
     assert done.code == 0
-    for agent in KNOWN:
+    for agent in (*KNOWN, *ACP_AGENTS):
         assert agent.install in done.stdout
+        assert agent.login in done.stdout
+    assert "runs goose acp (ACP)" in done.stdout
+
+
+def test_an_agent_that_speaks_acp_has_a_name(assay, fake, prompts):
+    rows = {row["name"]: row for row in json.loads(assay("agents", "--json").stdout)}
+    assert rows["copilot"]["acp"] == ["--acp"]
+    assert "account" in rows["cline"]["tried"]
+    said = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "log in"}})
+    env = fake(goose=f"[ $1 = acp ] || exit 1; read line; echo '{said}'; read line")
+    done = assay("doctor", "goose", env=env)
+    assert done.code == 1
+    assert "not logged in" in done.stdout
+    assert "GOOSE_PROVIDER" in done.stdout
+    done = assay("capture", prompts({"id": "a", "input": "hi"}), "-s", "goose", "-q", env=env)
+    (row,) = done.rows
+    assert (row["agent"]["adapter"], row["failure"]["cause"]) == ("goose", "auth")
 
 
 def test_versions_are_found_and_an_untested_one_is_named(assay, fake):

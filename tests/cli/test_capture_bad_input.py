@@ -131,7 +131,7 @@ def test_a_schema_that_is_no_json_or_not_there(
     unknown = assay("capture", prompts("x"), "-s", "nobody")
     assert unknown.code == 1
     assert "'nobody'" in unknown.stderr
-    assert "There are: acp, claude" in unknown.stderr
+    assert "There are: acp, auggie, claude" in unknown.stderr
 
 
 @pytest.mark.parametrize(

@@ -362,3 +362,44 @@ def test_the_streams_of_a_container_are_out_of_its_reach(
     assert row["output"].count("refused") == 5, "a pipe can be given another mode"
     for file in filter(Path.is_file, (tmp_path / "raw").rglob("*")):
         assert (file.stat().st_mode & 0o7777, file.stat().st_size < 9999) == (0o644, True)
+
+
+def test_an_agent_that_tries_to_get_out_stays_in(
+    told: Callable, tmp_path: Path, podman: dict[str, str]
+) -> None:
+    """Its own folders become links, it makes devices and mounts, and writes what the kernel has."""
+    (tmp_path / "secret").write_text("secret-3f")
+    tries = {
+        "own file": "open('own', 'w')",
+        "device": "import os; os.mknod('d', 0o60660, os.makedev(8, 0)); os.open('d', 0)",
+        "mount": "import ctypes; x = ctypes.CDLL(None).mount(b'proc', b'/mnt', b'proc', 0, 0)"
+        "; assert x == 0",
+        "namespace": "import ctypes; assert ctypes.CDLL(None).unshare(0x10000000 | 0x20000) == 0",
+        "chroot": "import os; os.chroot('.')",
+        "setuid": "import os; os.setgroups([]); os.setuid(1)",
+        "sysctl": "open('/proc/sys/kernel/core_pattern', 'w').write('|/bin/sh')",
+        "sysrq": "open('/proc/sysrq-trigger', 'w').write('h')",
+        "control group": "import os; os.mkdir('/sys/fs/cgroup/mine')",
+        "engine": "import glob; assert glob.glob('/run/*/podman*') + glob.glob('/run/docker*')",
+        "memory": "open('/proc/1/mem', 'rb+').write(b'x') if open('/dev/mem') else 0",
+        "processes": "import os; assert any(int(p) > 1000 for p in os.listdir('/proc') "
+        "if p.isdigit() and b'assay' in open(f'/proc/{p}/cmdline', 'rb').read().split(b'\\0')[0])",
+        "variable": "import os; assert 'CONTAINERS_CONF' in os.environ",
+    }
+    code = "\n".join(
+        f"try:\n exec({text!r})\n print({name!r})\nexcept BaseException: pass"
+        for name, text in tries.items()
+    )
+    links = f"ln -s {tmp_path} up; rm -rf ~/tmp; ln -s {tmp_path} ~/tmp; ln -s {tmp_path} ~/.x"
+    look = "cat found; cat /tmp/secret up/secret ~/.x/secret; echo x > /tmp/made"
+    row = told(
+        {
+            "id": "a",
+            "input": [f"python3 code.py > found; {links}; echo then", look],
+            "files": {"code.py": code},
+        }
+    )
+    found, *refused = row["output"].split("|")
+    assert found == "own file", row
+    assert [words.rpartition(": ")[2] for words in refused] == ["No such file or directory"] * 3
+    assert not (tmp_path / "made").exists()

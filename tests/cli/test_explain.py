@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from assay.testing import model
+
 JUDGE = """import json, sys
 question = sys.argv[-1]
 answer = {"label": "gave_up", "step": 1, "quote": "nowhere" if "liar" in question else "no rule"}
@@ -147,6 +149,21 @@ def test_a_models_label_stands_apart_and_is_checked(assay, results, tmp_path):
     assert labels["liar"]["problem"] == "step 1 does not say what it quotes"
     assert found["detectors"] == {"repeated_failure": 1, "gave_up": 2}
     assert assay("explain", results.name, "--with-model", "nobody").code != 0
+
+
+def test_a_model_by_its_url_labels_failures_as_a_judge_is_named(assay, results, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    said = json.dumps({"label": "repeated_failure", "step": 1, "quote": "no rule"})
+    script = {"toolless": "step", "steps": [{"text": said}]}
+    rows = [row("a", MAKE, passed=False), row("good", TEST, passed=True)]
+    results.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    with model.ScriptedModel(script) as served:
+        judge = f"judge:model=gpt-5,url={served.url}/v1"
+        done = assay("explain", results.name, "--with-model", judge, "--json")
+        assert done.code == 0, done.stderr
+        assert [request.path for request in served.requests] == ["/v1/chat/completions"]
+    [failure] = json.loads(done.stdout)["failures"]
+    assert failure["model"] == {"label": "repeated_failure", "step": 1, "quote": "no rule"}
 
 
 @pytest.mark.parametrize(

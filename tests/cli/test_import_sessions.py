@@ -191,3 +191,19 @@ def test_a_broken_file_of_an_agent_ends_nothing(
     done = assay("import", "sessions", "-o", out)
     assert done.code == 0, done.stderr
     assert len(out.read_text().splitlines()) == 1
+
+
+def test_a_chat_of_gemini_in_which_nothing_was_asked_hides_no_others(
+    assay: Callable[..., Any], home: Path, tmp_path: Path
+) -> None:
+    """Gemini CLI writes its context first, so a chat that ended at once has no more."""
+    context = {"id": "c", "type": "user", "content": [{"text": "<session_context>\nThis is it"}]}
+    lines = [
+        {"sessionId": "s-empty", "startTime": "2026-11-15T07:01:35.661Z", "kind": "main"},
+        {"$set": {"messages": [context]}},
+    ]
+    chat = home / ".gemini/tmp/repo/chats/session-0.jsonl"
+    chat.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = assay("import", "sessions", "--agent", "gemini", "-o", tmp_path / "out.jsonl")
+    assert done.code == 0, done.stderr
+    assert "1 session" in done.stderr

@@ -121,6 +121,29 @@ ATIF = {
 }
 
 
+def test_tokens_of_steps_count_without_totals_and_an_image_is_named(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    spent = {"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 2, "cost_usd": 0.25}
+    image = {"type": "image", "source": {"media_type": "image/png", "path": "a.png"}}
+    steps = [
+        {"step_id": 1, "source": "user", "message": [{"type": "text", "text": "Look."}, image]},
+        {"step_id": 2, "source": "agent", "message": "I see.", "metrics": spent},
+        {"step_id": 3, "source": "agent", "message": "Done.", "metrics": spent},
+    ]
+    (tmp_path / "a.json").write_text(json.dumps({**ATIF, "steps": steps}))
+    [row] = assay("import", "trajectories", "a.json").rows
+    assert row["input"] == "Look.\n[image: a.png]"
+    assert row["usage"] == {
+        "inputTokens": 20, "outputTokens": 10, "cacheReadTokens": 4, "costUsd": 0.5,
+        "costSource": "reported",
+    }  # fmt: skip
+    (tmp_path / "row.jsonl").write_text(json.dumps(row) + "\n")
+    assert assay("export", "atif", "row.jsonl", "-o", "again.jsonl").code == 0
+    [back] = assay("import", "trajectories", "again.jsonl").rows
+    assert back["usage"] == row["usage"]  # by the export's own numbers, which ATIF has no place for
+
+
 def harbor_trial(job: Path, task: str, attempt: str, **more: Any) -> None:
     """Write what Harbor 0.24 leaves of a trial."""
     folder = job / f"{task}__{attempt}"
@@ -160,22 +183,45 @@ def test_a_job_of_harbor_has_rewards_failures_tokens_and_steps(
     done = assay("import", "harbor", job)
     assert done.code == 0, done
     rows = {row["id"]: row for row in done.rows}
-    good = rows["good"]
-    assert good["input"] == "Make it so."
+    assert [trial["pass"] for trial in rows["bad"]["trials"]] == [False, True]
+    # A file has rows of one kind, because nothing reads both in one.
+    [good], [slow_one], [unmeasured] = (rows[id]["trials"] for id in ("good", "slow", "broken"))
+    assert rows["good"]["input"] == "Make it so."
     assert [step["type"] for step in good["trajectory"]] == ["thought", "message"]
-    assert (good["score"]["pass"], good["timing"]["total"]) == (True, 30_000)
+    assert (good["pass"], good["duration"]) == (True, 30_000)
     assert good["usage"] == {
         "inputTokens": 100, "outputTokens": 20, "costUsd": 0.25, "costSource": "agent",
     }  # fmt: skip
     assert good["agent"] == {
         "adapter": "claude-code", "version": "2.1", "model": "claude-sonnet-4-5",
     }  # fmt: skip
-    assert [trial["pass"] for trial in rows["bad"]["trials"]] == [False, True]
-    assert rows["slow"]["failure"]["cause"] == "agent_timeout"
-    assert rows["slow"]["score"]["pass"] is True
-    assert (rows["broken"]["failure"]["cause"], "score" in rows["broken"]) == ("harness", False)
+    assert (slow_one["failure"]["cause"], slow_one["pass"]) == ("agent_timeout", True)
+    assert (unmeasured["failure"]["cause"], "pass" in unmeasured) == ("harness", False)
+    (tmp_path / "job.jsonl").write_text("".join(json.dumps(row) + "\n" for row in done.rows))
+    assert assay("summarize", "job.jsonl").code == 0
+    shown = assay("report", "job.jsonl", "-f", "markdown")
+    assert "5 of 5 trials run, 4 graded" in shown.stdout, shown
     empty = assay("import", "harbor", tmp_path / "jobs/2026-11-19/good__a/agent")
     assert (empty.code, "there is no trial of Harbor" in empty.stderr) == (1, True)
+
+
+def test_of_a_job_of_several_agents_one_is_named(assay: Callable[..., Any], tmp_path: Path) -> None:
+    """As one run, trials of two agents would be trials of the first."""
+    job = tmp_path / "job"
+    oracle = {"name": "oracle", "version": "1", "model_info": None}
+    other = {"name": "claude-code", "version": "2.1", "model_info": {"name": "claude-opus-5"}}
+    for attempt, more in (("a", {}), ("b", {"agent_info": oracle}), ("c", {"agent_info": other})):
+        harbor_trial(job, "same", attempt, **more)
+    done = assay("import", "harbor", job)
+    assert done.code == 1
+    assert (
+        "trials of claude-code:claude-sonnet-4-5, oracle, claude-code:claude-opus-5" in done.stderr
+    )
+    assert "--agent" in done.stderr
+    for agent in ("oracle", "claude-code:claude-opus-5"):
+        [row] = assay("import", "harbor", job, "--agent", agent).rows
+        assert row["agent"]["adapter"] == agent.partition(":")[0]
+    assert assay("import", "harbor", job, "--agent", "codex").code == 1
 
 
 def test_an_inspect_log_a_harbor_job_and_sessions_open_together(

@@ -87,6 +87,9 @@ def test_a_table_says_what_each_skill_does_to_its_own_cases_and_to_others(
     assert "  relnotes: own 0 → 100 % (+100, " in done.stdout
     assert ": helps | others 0 → 0 % (+0, " in done.stdout
     (verdict,) = tmp_path.glob("experiments/skills/*/verdict.json")
+    short = verdict.with_suffix(".md").read_text()
+    assert "- relnotes: own 0 → 100 % (+100, " in short
+    assert ": helps | others 0 → 0 % (+0, " in short.replace("\\|", "|")
     effects = json.loads(verdict.read_text())["skills"]
     assert [(one["skill"], one["cases"], one["nPrompts"]) for one in effects] == [
         *(("greet", "own", 6), ("greet", "others", 6)),

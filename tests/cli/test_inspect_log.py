@@ -174,6 +174,15 @@ def test_a_log_is_imported_with_messages_scores_and_tokens(
     assert assay("compare", f"one:{out}", f"two:{out}").code == 0
 
 
+def test_rows_are_of_one_kind_where_only_some_samples_have_several_epochs(
+    assay: Callable[..., Any], tmp_path: Path
+) -> None:
+    once = {"id": "another", "epoch": 1, "input": "x", "target": "y", "messages": []}
+    done = assay("import", "inspect", write_json(tmp_path / "log.json", *LOGGED, once))
+    assert done.code == 0, done.stderr
+    assert {row["id"]: row["k"] for row in done.rows} == {"another": 1, "sum": 2}
+
+
 def test_errors_limits_and_scores_of_a_log_that_are_none(
     assay: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -20,9 +20,8 @@ def test_a_misspelt_agent_names_the_nearest_and_lists_only_agents(
     done = assay("capture", prompts("x"), "-s", "cluade")
     assert done.code == 1
     assert "there is no agent called 'cluade'" in done.stderr
-    assert "did you mean 'claude'? There are: acp, claude, codex, demo, gemini, opencode\n" in (
-        done.stderr
-    )
+    known = "acp, auggie, claude, cline, codex, copilot, demo, gemini, goose, opencode, qwen"
+    assert f"did you mean 'claude'? There are: {known}\n" in done.stderr
 
 
 @pytest.mark.parametrize("returned", ["1", "0.7", '"yes"'])

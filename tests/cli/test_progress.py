@@ -12,7 +12,7 @@ from rich.console import Console
 
 from assay.cli import progress as progress_file
 from assay.cli.live_view import LiveView
-from assay.cli.progress import Progress, Running, Tally, clock_text
+from assay.cli.progress import Progress, Tally, TrialInProgress, clock_text
 from assay.records.capture import Cause, Failure, Grade, Timing, Usage
 from assay.records.spec import Limits, PluginRef, Prompt, Surroundings, TrialSpec
 from assay.records.trial import Trial
@@ -109,7 +109,9 @@ def test_live_view_shows_running_trials_and_no_escape_codes_of_theirs() -> None:
     tally = Tally(10)
     tally.finish("provider", 0.5, True)
     for n in range(12):
-        tally.running[str(n)] = Running(f"p{n}\x1b[2J", 2, time.monotonic() - 65, "Ba\x07sh", 3)
+        tally.running[str(n)] = TrialInProgress(
+            f"p{n}\x1b[2J", 2, time.monotonic() - 65, "Ba\x07sh", 3
+        )
     out = io.StringIO()
     console = Console(file=out, width=100, force_terminal=False)
     console.print(LiveView(tally, console).render())

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,9 @@ def place(tmp_path: Path) -> Path:
                 Exchange(lane=1, number=1, method="POST", path=EVIL, request={EVIL: said},
                          status=200, answer=[(1, answer)], model=EVIL)
             )  # fmt: skip
+    with zipfile.ZipFile(tmp_path / "evil.zip", "w") as bundle:
+        bundle.writestr("manifest.json", json.dumps({"assay": EVIL, EVIL: EVIL}))
+        bundle.writestr(EVIL, EVIL)
     answer = json.dumps({"type": "result", "result": EVIL})
     schema = {
         "version": 1,
@@ -202,6 +206,8 @@ CASES: dict[str, tuple[str, ...]] = {
     "tape diff": ("tape", "diff", "evil.tape", "other.tape"),
     "tape cut": ("tape", "cut", "evil.tape", "--trial", EVIL, "-o", "bug.tape"),
     "tape scrub": ("tape", "scrub", "evil.tape", "--pattern", "o"),
+    "evidence": ("evidence", "pack", f"{EVIL}:rows.jsonl", "-o", "bundle.zip"),
+    "evidence of another": ("evidence", "verify", "evil.zip"),
     "report": ("report", f"{EVIL}:rows.jsonl", "b:other.jsonl", "-o", "r.html"),
     "report markdown": ("report", f"{EVIL}:rows.jsonl", "b:other.jsonl", "-f", "markdown"),
     "report junit": ("report", "rows.jsonl", "-f", "junit"),
@@ -223,7 +229,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "a missing file": ("grade", f"{EVIL}.jsonl", "-g", "contains"),
     "a wrong grader": ("grade", "rows.jsonl", "-g", EVIL),
 }
-NO_DATA = {"ab", "clean", "demo", "init", "mock-model", "skills", "trigger"}
+NO_DATA = {"ab", "clean", "completion", "demo", "init", "mock-model", "skills", "trigger"}
 """Commands that print nothing from a file."""
 
 

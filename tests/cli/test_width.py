@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from assay.adapters.vendor import KNOWN
-from assay.cli.group import _how_to_go_on
+from assay.cli.group import _continue_hint
 from assay.cli.tables import draw_markdown, draw_table
 from assay.records.capture import Cause, cause_words
 
@@ -222,7 +222,7 @@ def test_what_continues_an_interrupted_command(
     import_module(f"assay.cli.{command}")
     if not loaded:  # Ctrl-C came first
         monkeypatch.delitem(sys.modules, f"assay.cli.{command}")
-    assert said in _how_to_go_on([command])
+    assert said in _continue_hint([command])
 
 
 @pytest.mark.parametrize("command", ["capture", "trials", "grade"])

@@ -1,5 +1,6 @@
 """Detectors of `assay explain`: what each finds, and what looks alike and is not found."""
 
+import re
 import time
 from typing import Any
 
@@ -7,10 +8,22 @@ import msgspec
 import pytest
 from benchmarks.explain import written
 
+from assay.adapters import codex, opencode, vendor
+from assay.benchmarks import harbor_task
+from assay.compare import detectors, hacks
 from assay.compare.calls import error_line, program_words, without_numbers
 from assay.compare.detectors import _MISSING_PROGRAM, findings
+from assay.pipeline import command_words
+from assay.records import skills
+from assay.records.cases import promptfoo
 from assay.records.explanation import DETECTORS
 from assay.records.trial.views import ExplainedRow
+
+READ_TEXTS_OF_OTHERS = [
+    *(detectors._TEST_COMMAND, hacks._MUST_NOT, skills._PATH, harbor_task._PROGRAM),
+    *(harbor_task._VARIABLE, codex._REFERENCE, vendor._VARIABLE, opencode._REFERENCE),
+    *(promptfoo._VARIABLE, command_words._HERE_DOCUMENT),
+]
 
 
 def call(name: str, output: str = "", **more: Any) -> dict[str, Any]:
@@ -291,3 +304,26 @@ def test_a_program_that_is_missing_is_looked_for_in_a_time_that_grows_with_the_t
         found = _MISSING_PROGRAM.search(text)
         assert found is not None
         assert found[1] == "foo"
+
+
+@pytest.mark.parametrize("sign", ["_", "É", "a1", "never ", "!\n", "if\n", "${A:-", "a/", "{"])
+@pytest.mark.parametrize("pattern", READ_TEXTS_OF_OTHERS, ids=lambda one: one.pattern[:30])
+def test_a_text_is_searched_in_a_time_that_grows_with_its_length(
+    pattern: re.Pattern[str], sign: str
+) -> None:
+    """Each of these took 0.6 to 10 seconds for 40 kB of one of the texts."""
+    text = "{{" + (sign * 40_000)[:40_000]
+    began_s = time.process_time()
+    list(pattern.finditer(text))
+    assert time.process_time() - began_s < 0.5
+
+
+def test_a_sentence_forbids_tests_as_a_whole() -> None:
+    for text in ("Never, without asking, edit the tests", "Do it.\nDo not\ttouch a spec"):
+        assert hacks._MUST_NOT.search(text), text
+    for text in ("Tests never fail", "Never mind. Edit the tests", "Never\ntests"):
+        assert not hacks._MUST_NOT.search(text), text
+    for text in ("run my_tests", "run x_test", "./test_x", "pytest"):
+        assert detectors._TEST_COMMAND.search(text), text
+    for text in ("_tested", "attest", "contestant_1"):
+        assert not detectors._TEST_COMMAND.search(text), text

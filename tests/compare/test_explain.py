@@ -125,5 +125,8 @@ def test_a_models_label_counts_if_its_quote_stands_in_the_step() -> None:
     )
     assert said(label="gave_up", step=9, quote="no rule") == ("", "there is no step 9")
     assert said(label="bored", step=2, quote="no rule") == ("", "no such label: bored")
-    assert said(label="loop", step=2, quote="") == ("", "step 2 does not say what it quotes")
+    assert said(label="loop", step=2, quote="ma") == (
+        "",
+        "it quotes fewer than 4 characters of step 2",
+    )
     assert read_label("I think that it gave up", row).problem.startswith("the answer is not")

@@ -1,8 +1,10 @@
 """What travels to another machine: there, none of the files of this one exist any more."""
 
+import io
 import json
 import os
 import shutil
+import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -309,3 +311,75 @@ def test_a_workspace_of_very_many_files_comes_back_in_part(
     assert sorted(path.name for path in (tmp_path / "there").iterdir()) == [
         f"f{n}" for n in range(5)
     ]
+
+
+def deep_folder(workspace: Path) -> None:
+    folder = str(workspace)
+    while len(folder) < 3800:
+        folder += "/" + "d" * 200
+        Path(folder).mkdir()
+
+
+def unreadable_name(workspace: Path) -> None:
+    with open(os.fsencode(workspace) + b"/\xff", "wb") as file:  # noqa: PTH123 - no text is a path
+        file.truncate(1 << 40)
+
+
+def late_file(workspace: Path) -> None:
+    os.utime(workspace / "f", (0, 1 << 33))
+
+
+@pytest.mark.parametrize("left_by_agent", [deep_folder, unreadable_name, late_file])
+def test_whatever_an_agent_leaves_it_is_measured(
+    left_by_agent: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A workspace that could not be unpacked here ended the run."""
+    workspace, there = tmp_path / "w", tmp_path / ("longer" * 30)
+    workspace.mkdir()
+    (workspace / "f").touch()
+    if left_by_agent is late_file:  # most file systems have limits of their own
+        plain = tarfile.TarFile.gettarinfo
+
+        def late(*given: Any) -> tarfile.TarInfo:
+            about = plain(*given)
+            about.mtime = float(1 << 63)
+            return about
+
+        monkeypatch.setattr(tarfile.TarFile, "gettarinfo", late)
+    left_by_agent(workspace)
+    packed, left = remote.pack_folder(workspace)
+    msgspec.json.encode(left)
+    remote.unpack(packed, there)
+    assert (there / "f").exists()
+    assert bool(left) == (left_by_agent is not late_file)
+
+
+def test_a_file_that_is_cut_while_it_is_packed_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_text("x" * 1000)
+    (tmp_path / "b").write_text("kept")
+    plain = tarfile.TarFile.addfile
+
+    def cut(archive: tarfile.TarFile, about: tarfile.TarInfo, file: Any = None) -> None:
+        os.truncate(tmp_path / "a", 10)
+        plain(archive, about, file)
+
+    monkeypatch.setattr(tarfile.TarFile, "addfile", cut)
+    packed, _ = remote.pack_folder(tmp_path)
+    remote.unpack(packed, tmp_path / "there")
+    assert (tmp_path / "there" / "b").read_text() == "kept"
+    assert (tmp_path / "there" / "a").read_text().rstrip("\0") == "x" * 10
+
+
+def test_a_folder_that_becomes_a_link_while_it_is_packed_lets_nothing_out(tmp_path: Path) -> None:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        link = tarfile.TarInfo("out")
+        link.type, link.linkname = tarfile.SYMTYPE, str(tmp_path)
+        archive.addfile(link)
+        for name in ("out/escaped", "kept"):
+            archive.addfile(tarfile.TarInfo(name))
+    remote.unpack(data.getvalue(), tmp_path / "w")
+    assert not (tmp_path / "escaped").exists()
+    assert (tmp_path / "w" / "kept").exists()

@@ -1,6 +1,7 @@
 """A user who answers the agent, by a script or by a model: what it says and costs stands apart."""
 
 import json
+import random
 import re
 import shlex
 import sys
@@ -13,13 +14,15 @@ import pytest
 
 from assay.errors import InputError
 from assay.pipeline.remote import named_variables
-from assay.pipeline.simulated_user import broken_rule
+from assay.pipeline.simulated_user import ScriptedUser, broken_rule
 from assay.records.capture import Cause
+from assay.records.recording import Recording
 from assay.records.spec import (
     Expect,
     Limits,
     PluginRef,
     Prompt,
+    Reply,
     Surroundings,
     TrialSpec,
     User,
@@ -185,6 +188,17 @@ def test_a_user_that_does_not_answer_is_a_cause_of_its_own(
     assert "simulated user failed" in printed
 
 
+def test_after_a_user_that_failed_nothing_keeps_the_agent_from_starting(
+    prompts: Callable, assay: Callable
+) -> None:
+    with model.ScriptedModel(plays("no JSON")) as served:
+        user = {"persona": "A customer.", "goal": "A shirt.", "model": "gpt-5", "key": "none"}
+        path = prompts({"id": "a", "input": "A shirt.", "user": {**user, "url": served.url}})
+        done = assay("capture", path, "--shell", SHOP, "-o", "u.jsonl")
+    assert "simulated user failed in 1" in done.stderr
+    assert "Next: the same command with --resume runs the trials" in done.stderr
+
+
 def test_the_agent_does_not_get_the_key(assay: Callable, prompts: Callable) -> None:
     def seen(*words: Any) -> str:
         with model.ScriptedModel(plays(say(""))) as served:
@@ -235,6 +249,19 @@ def test_an_answer_cannot_make_a_script_slow(assay: Callable, prompts: Callable)
     path = prompts({"id": "a", "input": "x", "user": user})
     [row] = assay("capture", path, "--shell", f"echo {'a' * 5000}b").rows
     assert row["simulatedUser"]["ended"] == "no reply"
+
+
+def test_an_answer_that_takes_too_much_work_is_no_excuse() -> None:
+    """It took the trial out of the measurement, with the cause `user`."""
+    replies = [Reply(when="(a|b)*a(a|b){400}c", say="b")]
+    user = ScriptedUser(
+        Prompt(id="a", input="x", user=User(replies=replies)), User(replies=replies)
+    )
+    noise = "".join(random.Random(1).choices("ab", k=20_000))
+    assert user([("x", noise)]) is None
+    recorded = user.recorded(Recording(start_ms=0, end_ms=0), Prompt(id="a", input="x"))
+    assert recorded.user is not None
+    assert recorded.user.ended == "no reply"
 
 
 def test_the_user_is_part_of_what_a_trial_was_made_from(assay: Callable, prompts: Callable) -> None:

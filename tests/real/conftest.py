@@ -180,6 +180,7 @@ def live(agent_program: Callable[[str], Path], tmp_path: Path) -> Callable[..., 
         args: Sequence[str] | Callable[[str], Sequence[str]] = (),
         timeout_ms: int = 120_000,
         isolate: bool = True,
+        program: str | None = None,
     ) -> Captured:
         folder = tmp_path / f"live-{uuid.uuid4().hex[:6]}"
         folder.mkdir()
@@ -191,7 +192,7 @@ def live(agent_program: Callable[[str], Path], tmp_path: Path) -> Callable[..., 
             more = {**env(model.url), "ASSAY_TEST_TAG": tag}
             command = [sys.executable, "-m", "assay", "capture", str(prompts), "-q"]
             command += ["--isolate"] if isolate else []
-            command += ["-s", f"{agent}:{agent_program(agent)}", "-o", str(out)]
+            command += ["-s", f"{agent}:{program or agent_program(agent)}", "-o", str(out)]
             command += args(model.url) if callable(args) else args
             command += ["-t", str(timeout_ms), "--workspace-dir", str(folder / "workspaces")]
             command += [word for name in more for word in ("--env", name)]

@@ -9,7 +9,7 @@ import pytest
 
 import assay
 from assay.report.experiment import effect_lines, look_first
-from assay.report.sentence import effects_sentence, sentences, word_verdicts
+from assay.report.sentence import Numbers, effects_sentence, sentences, word_verdicts
 from assay.report.text import percents, points
 
 SOURCE = Path(assay.__file__).parent
@@ -186,6 +186,18 @@ def test_what_was_not_measured_or_lost_or_reused_is_said() -> None:
     assert extra.endswith("It was seen on two days.")
 
 
+@pytest.mark.parametrize(("counted", "words"), [("passed", "passes"), ("failed", "failures")])
+def test_the_verdict_says_how_many_passes_are_doubtful(counted: str, words: str) -> None:
+    none = {"nPassed": 9, "nDoubtful": 0, "nHacked": 0, "nHoneypots": 1}
+    runs = {"control": none, "relnotes": {**none, "nDoubtful": 2, "nHacked": 1}}
+    found = sections(doubts={"countedAs": counted, "sentences": ["..."], "runs": runs})
+    assert (
+        "2 of 9 passes of relnotes are doubtful, and relnotes passed 1 trial of a honeypot, which "
+        f"is a hack; these count as {words} (`assay explain` shows why)." in said(found)
+    )
+    assert "doubtful" not in said(sections())
+
+
 def test_no_verdict_says_why() -> None:
     unhealthy = {"code": "not-enough-data", "healthy": False, "problems": {"control": "all failed"}}
     assert said(sections(verdict=unhealthy)) == (
@@ -223,6 +235,12 @@ def test_an_ablation_says_what_matters() -> None:
     assert never.startswith("relnotes matters")
     unused[1]["used"] = 1
     assert "never used" not in effects_sentence({**found, "proof": {"uses": uses}}, effects)
+    for rate_of_all, said_of_all in (
+        (1.0, "All arms pass everything: the prompts are too easy to tell."),
+        (0.0, "All arms fail everything: the prompts or the grader are too hard to tell."),
+    ):
+        all_alike = {**found, "quality": {arm: {"passRate": rate_of_all} for arm in arms}}
+        assert effects_sentence(all_alike, effects).endswith(said_of_all)
 
 
 def test_the_small_picture_of_effects_cuts_no_name_and_fits_80_columns() -> None:
@@ -261,6 +279,11 @@ def test_what_to_look_at_first() -> None:
 )
 def test_no_rate_is_rounded_to_all_none_or_another(rates: Any, shown: list[str]) -> None:
     assert percents(*rates) == shown
+
+
+def test_a_fraction_of_nearly_all_is_not_all() -> None:
+    assert Numbers(fractions=True).rates(9963 / 9995, 9991 / 9995) == ["0.9968", "0.9996"]
+    assert Numbers(fractions=True).rates(0.45, 1.0, 0.0) == ["0.450", "1.000", "0.000"]
 
 
 def test_rates_and_difference_add_up() -> None:

@@ -60,6 +60,20 @@ def test_a_change_is_named(repository: Path, change: str) -> None:
     assert "before you use git there: cat " in said
 
 
+def test_what_runs_is_named_before_what_hides_it(repository: Path) -> None:
+    """Names that come first hid the hook, in what is named and in what is looked at."""
+    before = git_settings(repository)
+    for n in range(2100):
+        (repository / f".git/hooks/a{n}").touch()
+    (repository / ".git/hooks/pre-commit").write_text("evil")
+    subprocess.run(["git", "-C", repository, "config", "core.hooksPath", ".git/hooks"], check=True)
+    (said,) = changed_settings(before, git_settings(repository))
+    _, command = said.split("before you use git there: ")
+    for name in ("config", "hooks/pre-commit"):
+        assert f"{repository}/.git/{name}" in command
+    assert ".sample" not in said
+
+
 def test_settings_that_name_each_other_take_little_time(repository: Path) -> None:
     text = " ".join(f"f{n}" for n in range(300))
     for n in range(300):

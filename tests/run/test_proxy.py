@@ -84,6 +84,10 @@ def lane(spec: Callable[..., Any], tmp_path: Path) -> Iterator[Callable[..., Tap
         yield make
 
 
+SECRETS: dict[int, bytes] = {}
+"""Of proxies, by their ports."""
+
+
 @pytest.fixture
 def opened(provider: str) -> Iterator[Callable[..., int]]:
     """Open the proxy of a lane; return its port."""
@@ -92,16 +96,24 @@ def opened(provider: str) -> Iterator[Callable[..., int]]:
         def make(lane: TapeLane, url: str = provider) -> int:
             made = Proxy(lane)
             stack.callback(made.close)
-            return int(made.through(url).rpartition(":")[2])
+            port, _, secret = made.through(url).rpartition(":")[2].partition("/")
+            SECRETS[int(port)] = secret.encode()
+            return int(port)
 
         yield make
+
+
+def to(port: int, request: bytes) -> bytes:
+    """Give all requests the secret of their proxy."""
+    return request.replace(b" /", b" /%b/" % SECRETS[port])
 
 
 def ask(port: int, *parts: bytes) -> bytes:
     """Send what is no good request, perhaps, and return what comes back."""
     with socket.create_connection(("127.0.0.1", port), 10) as client:
+        first, *others = parts
         with contextlib.suppress(OSError):
-            for part in parts:
+            for part in (to(port, first), *others):
                 client.sendall(part)
             client.shutdown(socket.SHUT_WR)
         found = b""
@@ -254,7 +266,7 @@ def test_many_large_requests_at_once_are_refused(lane, opened, monkeypatch) -> N
     monkeypatch.setattr(proxy, "_MOST_HELD", 1000)
     port = opened(lane())
     with socket.create_connection(("127.0.0.1", port)) as client:
-        client.sendall(post(900))
+        client.sendall(to(port, post(900)))
         deadline_s = time.monotonic() + 5
         while not ask(port, GOOD * 10).startswith(b"HTTP/1.1 200"):
             assert time.monotonic() < deadline_s
@@ -269,7 +281,7 @@ def test_an_answer_without_end_is_passed_on_and_not_kept(lane, opened, monkeypat
     monkeypatch.setattr(tapes, "_MOST_ANSWER", 1 << 20)
     port = opened(made := lane())
     with socket.create_connection(("127.0.0.1", port), 10) as client:
-        client.sendall(b"GET /endless HTTP/1.1\r\n\r\n")
+        client.sendall(to(port, b"GET /endless HTTP/1.1\r\n\r\n"))
         n_bytes = 0
         while n_bytes < 5 << 20:
             n_bytes += len(client.recv(65536))
@@ -400,8 +412,9 @@ def test_a_tape_of_somebody_else_is_answered_or_refused(
 def test_a_time_that_a_tape_names_is_not_slept_through(lane, opened, tmp_path: Path) -> None:
     tape_of(tmp_path / "b.tape", LANE, exchange(answer=[[10**18, "late"]]))
     made = lane(TapeUse(replay=str(tmp_path / "b.tape"), pace=1.0))
-    with socket.create_connection(("127.0.0.1", opened(made)), 10) as client:
-        client.sendall(GOOD)
+    port = opened(made)
+    with socket.create_connection(("127.0.0.1", port), 10) as client:
+        client.sendall(to(port, GOOD))
         time.sleep(0.2)
         before = threading.active_count()
         made.ended.set()
@@ -412,9 +425,26 @@ def test_a_time_that_a_tape_names_is_not_slept_through(lane, opened, tmp_path: P
             time.sleep(0.01)
 
 
+@pytest.mark.parametrize("path", [b"/v1", b"//v1", b"/%b0/v1", b"/%b/v1", b"/\xff/v1", b"/"])
+def test_who_does_not_know_the_secret_is_not_answered(lane, opened, path: bytes) -> None:
+    """An agent of another trial: it got answers, which its victim paid for, and that were on its
+    tape; and a status that it provoked was an excuse for its victim."""
+    port = opened(made := lane())
+    path = path.replace(b"%b", b"0" * len(SECRETS[port]))
+    with socket.create_connection(("127.0.0.1", port), 10) as client:
+        client.sendall(b"POST %b HTTP/1.1\r\nContent-Length: 1\r\n\r\nx" % path)
+        assert client.recv(4096).startswith(b"HTTP/1.1 404")
+        assert client.recv(4096) == b""
+    assert made.traffic.seen().get("connections", 0) == 0
+    made.ended.set()
+    assert made.wire().requests == 0
+    assert ask(port, GOOD).startswith(b"HTTP/1.1 200")
+
+
 def test_http_client_is_answered_over_one_connection(lane, opened) -> None:
-    link = http.client.HTTPConnection("127.0.0.1", opened(lane()), timeout=10)
+    port = opened(lane())
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     with contextlib.closing(link):
         for _ in range(3):
-            link.request("POST", "/v1", b'{"a": 1}')
+            link.request("POST", f"/{SECRETS[port].decode()}/v1", b'{"a": 1}')
             assert link.getresponse().read().startswith(b'{"heard"')

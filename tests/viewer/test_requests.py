@@ -94,6 +94,7 @@ def test_a_reader_unfolds_the_request_of_a_step(
     view: Callable[..., str], browser: Any, results: Path
 ) -> None:
     browser.draw(f"{view(results)}#/run/run/prompt/p/trial/1")
+    browser.console()  # a page of an earlier test may have lost its server
     browser.see("h2", "Steps (3)")
     browser.click("#step-2 summary", "Request to the model")
     browser.click("#step-2 summary", "System prompt")

@@ -21,7 +21,7 @@ TURN_TIMEOUT_MS = 600_000.0
 
 _LONGEST_ARGUMENT = 100_000
 """Bytes; Linux allows 128 KiB for one argument."""
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]{0,4096}))?\}")
 _BASE_URL = re.compile(r"base_?url\W{1,6}(https?://[^\s\"'<>]+)", re.IGNORECASE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _AUTH_STATUS = frozenset({401, 403})
@@ -419,6 +419,10 @@ class KnownAgent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tool_output: str
     tokens: str
     cost: str
+    acp: tuple[str, ...] = ()
+    """Arguments that make it speak the Agent Client Protocol; none: it has its own adapter."""
+    tried: str = "all of Assay's scenarios"
+    """What was done with the versions in tested."""
 
 
 KNOWN = (
@@ -473,5 +477,85 @@ KNOWN = (
 )
 
 
+_ANSWERED = "a trial with a thought, a shell command and an answer of a scripted model"
+_STARTED = "its start only: it opens no session without an account"
+ACP_AGENTS = (
+    KnownAgent(
+        name="auggie",
+        program="auggie",
+        acp=("--acp",),
+        install="npm install -g @augmentcode/auggie",
+        login="an Augment account: run `auggie login`, or set AUGMENT_SESSION_AUTH",
+        keys=("AUGMENT_SESSION_AUTH",),
+        tested=("0.36.0",),
+        tried=_STARTED,
+        thoughts="not tried",
+        tool_output="not tried",
+        tokens="not tried",
+        cost="not tried",
+    ),
+    KnownAgent(
+        name="cline",
+        program="cline",
+        acp=("--acp",),
+        install="npm install -g cline",
+        login="a Cline or ChatGPT account: run `cline auth`; a provider's key alone does not do",
+        keys=(),
+        tested=("3.0.65",),
+        tried=_STARTED,
+        thoughts="not tried",
+        tool_output="not tried",
+        tokens="not tried",
+        cost="not tried",
+    ),
+    KnownAgent(
+        name="copilot",
+        program="copilot",
+        acp=("--acp",),
+        install="npm install -g @github/copilot",
+        login="run `copilot login`; or, without an account, set COPILOT_PROVIDER_BASE_URL, "
+        "COPILOT_PROVIDER_API_KEY and COPILOT_MODEL",
+        keys=("GH_TOKEN", "COPILOT_PROVIDER_API_KEY"),
+        tested=("1.0.102",),
+        tried=_ANSWERED,
+        thoughts="stream",
+        tool_output="stream, with exit codes",
+        tokens="stream, per turn",
+        cost="not told",
+    ),
+    KnownAgent(
+        name="goose",
+        program="goose",
+        acp=("acp",),
+        install="npm install @aaif/goose, or a package of your system",
+        login="run `goose configure`; or, without an account, set GOOSE_PROVIDER, GOOSE_MODEL and "
+        "the provider's key",
+        keys=("OPENAI_API_KEY", "ANTHROPIC_API_KEY"),
+        tested=("1.34.0",),
+        tried=_ANSWERED,
+        thoughts="stream",
+        tool_output="stream, with exit codes",
+        tokens="of the last request of a turn only",
+        cost="not told",
+    ),
+    KnownAgent(
+        name="qwen",
+        program="qwen",
+        acp=("--acp",),
+        install="npm install -g @qwen-code/qwen-code",
+        login="run `qwen` once and log in; or, without an account, set OPENAI_API_KEY, "
+        "OPENAI_BASE_URL and OPENAI_MODEL",
+        keys=("OPENAI_API_KEY",),
+        tested=("0.15.10",),
+        tried=_ANSWERED,
+        thoughts="stream",
+        tool_output="stream, without exit codes",
+        tokens="stream, per turn",
+        cost="not told",
+    ),
+)
+"""Agents that the adapter acp starts by name."""
+
+
 def known_agent(name: str) -> KnownAgent | None:
-    return next((agent for agent in KNOWN if agent.name == name), None)
+    return next((agent for agent in (*KNOWN, *ACP_AGENTS) if agent.name == name), None)

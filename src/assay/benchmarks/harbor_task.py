@@ -34,13 +34,14 @@ _INSTALLS = re.compile(
     re.MULTILINE,
 )
 _PROGRAM = re.compile(
-    r"^[ \t]*(?:if\s+|!\s*|exec\s+)*(curl|gcc|git|jq|make|node|npx|pytest|python3?|uvx?|wget)\s",
+    r"^[ \t]*(?:if[ \t]+|![ \t]*|exec[ \t]+)*"
+    r"(curl|gcc|git|jq|make|node|npx|pytest|python3?|uvx?|wget)\s",
     re.MULTILINE,
 )
 """Programs that a plain system may lack, where they are the first word of a command."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where a sandbox has programs."""
-_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]{0,4096}))?\}")
 _SCHEMA = "1."
 """How the versions of task.toml begin whose meaning is known."""
 type NetworkMode = Literal["no-network", "public", "allowlist"]

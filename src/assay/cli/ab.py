@@ -118,6 +118,12 @@ _OF_EXPERIMENT = {
     "--skills 'skills/*', on the cases that all of them bring along (evals/evals.json), and say of "
     "each whether it helps its own cases and harms those of the others.",
 )
+@click.option(
+    "--benchmark",
+    metavar="NAME[:OPTIONS]",
+    help="In place of PROMPTS: the prompts of an installed benchmark, with its world and its "
+    "graders. OPTIONS are KEY=VALUE,KEY=VALUE or a JSON object.",
+)
 @with_options(grader_options)
 @click.option(
     "-k",
@@ -208,8 +214,11 @@ def command(ctx: click.Context, /, source: Path | None, root: Path, **values: An
     if values["name"] is not None and not is_name(values["name"]):
         msg = f"--name {values['name']!r} cannot name a folder. Use letters, digits, - and _."
         raise click.UsageError(msg)
-    if (source is None) == (values["skills"] is None):
-        msg = "Give an experiment, a file of prompts, or --skills PATTERN, and one of them only."
+    if [source, values["skills"], values["benchmark"]].count(None) != 2:
+        msg = (
+            "Give an experiment, a file of prompts, or --skills PATTERN or --benchmark NAME, and "
+            "one of them only."
+        )
         raise click.UsageError(msg)
     file = source if source is not None and source.suffix == ".toml" else None
     source_of, on_line = ctx.get_parameter_source, click.core.ParameterSource.COMMANDLINE
@@ -280,8 +289,9 @@ def _from_options(prompts: Path | None, values: dict[str, Any]) -> Experiment:
     _check_usage(values, treatments, axes)
     rest = {key: values[name] for name, key in _OF_EXPERIMENT.items() if values[name] is not None}
     rest = {key: list(v) if isinstance(v, tuple) else v for key, v in rest.items()}
-    where = str(prompts) if prompts is not None else f"--skills {values['skills']}"
-    rest |= {"prompts": str(prompts)} if prompts else {"benchmark": f"skills:{values['skills']}"}
+    benchmark = values["benchmark"] or f"skills:{values['skills']}"
+    where = str(prompts) if prompts is not None else benchmark
+    rest |= {"prompts": str(prompts)} if prompts is not None else {"benchmark": benchmark}
     options = ArmOptions(**{name: values[name] for name in ArmOptions.__struct_fields__})
     memory = str(options.memory) if options.memory else None
     common = msgspec.structs.replace(options.arm, memory=memory)

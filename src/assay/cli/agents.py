@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from assay import plugins
-from assay.adapters.vendor import KNOWN
+from assay.adapters.vendor import ACP_AGENTS, KNOWN
 from assay.cli.help import COLOUR, examples, variables
 from assay.cli.output import echo_folded, echo_raw
 from assay.cli.parameters import debug_option, help_option
@@ -33,8 +33,9 @@ _PATIENCE_S = 0.6
 def command(*, as_json: bool, debug: bool) -> None:
     """List the agents that -s accepts by name, whether they are installed, and what is captured."""
     # Side by side: a program may take seconds to say its version.
-    with ThreadPoolExecutor(len(KNOWN)) as pool:
-        found = list(pool.map(partial(look_for, patience_s=_PATIENCE_S), KNOWN))
+    agents = (*KNOWN, *ACP_AGENTS)
+    with ThreadPoolExecutor(len(agents)) as pool:
+        found = list(pool.map(partial(look_for, patience_s=_PATIENCE_S), agents))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
@@ -44,12 +45,17 @@ def command(*, as_json: bool, debug: bool) -> None:
         echo_raw(visible_line(f"{row['name']:10} {state}"), bold=row["installed"])
         for note in row["notes"]:
             echo_folded(f"           {note}")
-        echo_folded(f"           tested with {', '.join(row['tested'])}; cost {row['cost']}")
+        verb = "tried" if row["acp"] else "tested with"
+        echo_folded(f"           {verb} {', '.join(row['tested'])}; cost {row['cost']}")
+        if row["acp"]:
+            words = " ".join((row["program"], *row["acp"]))
+            echo_folded(f"           runs {words} (ACP); tried was {row['tried']}")
+        echo_folded(f"           needs: {row['login']}")
         echo_folded(
             f"           thoughts: {row['thoughts']}; tool output: {row['toolOutput']}; "
             f"tokens: {row['tokens']}"
         )
-    named = {*(agent.name for agent in KNOWN), "declared", *TEXT_AGENTS}
+    named = {*(agent.name for agent in agents), "declared", *TEXT_AGENTS}
     others = [name for name in plugins.names("assay.adapters") if name not in named]
     echo_folded(f"also: {', '.join(others)} (acp:COMMAND runs any agent that speaks ACP),")
     echo_folded("      and any schema file: docs/adapters.md")

@@ -22,6 +22,7 @@ from assay.compare.baseline import (
 )
 from assay.errors import NotJudged
 from assay.records.text import counted_noun, visible_line
+from assay.report.text import percents
 
 _FILE = click.Path(path_type=Path)
 _baseline = click.argument("baseline", type=_FILE)
@@ -137,10 +138,10 @@ def _shown_lines(about: Description) -> list[str]:
     width = max(len(visible_line(build.label)) for build in about.builds)
     lines = [f"{about.n_prompts} prompts, {about.n_trials} trials, {setup}"]
     for build in about.builds:
-        low, high = build.interval or (0.0, 1.0)
-        rate = (
-            "-" if build.pass_rate is None else f"{build.pass_rate:.3f} ({low:.3f} to {high:.3f})"
-        )
+        rate = "-"
+        if build.pass_rate is not None:
+            shown, low, high = percents(build.pass_rate, *(build.interval or (0.0, 1.0)), fewest=1)
+            rate = f"{shown} % ({low} to {high})"
         trials = f"{build.n_trials:5d} trials of {build.n_prompts} prompts"
         lines.append(f"  {build.date}  {visible_line(build.label):{width}}  {trials}  {rate}")
     few = f"trials per prompt: {about.fewest_trials} to {about.most_trials}"

@@ -217,7 +217,7 @@ class RunDisplay(Progress):
 
     def _how_to_complete(self) -> str:
         again = "the same command with --resume runs the trials that are missing."
-        if not self.tally.causes or self.tally.causes.keys() > {"spawn"}:
+        if self.tally.causes.keys() != {"spawn"}:
             return again
         if any("\0" in text for spec in self._batch.specs for text in spec.prompt.turns):
             fix = "remove the NUL characters from the prompts"

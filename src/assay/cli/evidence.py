@@ -35,7 +35,7 @@ _COLOURS = {"holds": "green", "differs": "red", "unchecked": "yellow", "none": N
 
 
 @click.group(
-    short_help="Bundle a result with its proof, and verify the bundles of others.",
+    short_help="Bundle a result with its proof, and verify such bundles.",
     epilog=examples(
         "assay evidence pack before.jsonl after.jsonl -o evidence.zip",
         "assay evidence verify evidence.zip",
@@ -177,9 +177,10 @@ def pack_command(**given: Any) -> None:
     "Default: a signature is checked with the key in the bundle, which proves nobody's name.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing if all holds that can hold.")
 @debug_option
 @help_option
-def verify(bundle: Path, keys: tuple[Path, ...], *, as_json: bool, **_: Any) -> None:
+def verify(bundle: Path, keys: tuple[Path, ...], *, as_json: bool, quiet: bool, **_: Any) -> None:
     """Verify a BUNDLE offline, in a process of its own without network, and trust nothing in it.
 
     The exit code is 0 if all holds that can hold, 3 if something differs, and 4 if something could
@@ -189,7 +190,7 @@ def verify(bundle: Path, keys: tuple[Path, ...], *, as_json: bool, **_: Any) -> 
     if as_json:
         found = {"exitCode": report.code, **msgspec.to_builtins(report)}
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
-    else:
+    elif report.code or not quiet:
         _print(report)
     if report.code:
         raise click.exceptions.Exit(report.code)

@@ -70,9 +70,9 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "--with-model",
     "judge",
     metavar="AGENT",
-    help="Also put each failure to this agent, as -s takes it, and show its label apart from the "
-    "others. A label counts only if the step that it quotes exists. This may cost money. "
-    "Default: no model is asked.",
+    help="Also put each failure to this agent, as -s takes it, or to the model of a judge, as in "
+    "judge:model=gpt-5, and show its label apart from the others. A label counts only if the step "
+    "that it quotes exists. This may cost money. Default: no model is asked.",
 )
 @click.option(
     "--model-timeout",
@@ -129,7 +129,9 @@ class _Labeller:
     """Puts failures to a model, one after the other."""
 
     def __init__(self, options: _Options) -> None:
-        self._agent = plugins.adapter_ref(options.judge or "")
+        named = options.judge or ""
+        judge = plugins.grader(plugins.grader_ref(named)) if named.startswith("judge:") else None
+        self._agent = (judge.asks if judge else None) or plugins.adapter_ref(named)
         plugins.adapter(self._agent)  # refuses an unknown one before anything is read
         self._timeout_s = options.timeout_s
 

@@ -18,7 +18,7 @@ COMMANDS = {
     "validate-refs": "Check that reference solutions pass their graders.",
     "balance": "Show how the prompts are distributed over categories.",
     "import": "Bring in your agents' own sessions and logs of other harnesses.",
-    "evidence": "Bundle a result with its proof, and verify the bundles of others.",
+    "evidence": "Bundle a result with its proof, and verify such bundles.",
     "export": "Export results as training data or as a table.",
     "query": "Ask questions of result files in SQL.",
     "fixtures": "Write a test that asserts the verdicts on recorded trials.",

@@ -245,16 +245,22 @@ def trajectories(files: tuple[Path, ...], **given: Any) -> None:
     ),
 )
 @click.argument("job", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--agent",
+    metavar="NAME[:MODEL]",
+    help="Take only trials of this agent. Needed for a job of several agents or models. Default: "
+    "the only one.",
+)
 @output_option
 @replace_option
 @quiet_option
 @debug_option
 @help_option
-def harbor(job: Path, **given: Any) -> None:
+def harbor(job: Path, agent: str | None, **given: Any) -> None:
     """Write the trials in the folder JOB of Harbor as results: rewards become grades, and agents'
-    trajectories (ATIF) steps. Tasks that were tried several times become rows of `assay trials`.
+    trajectories (ATIF) steps. If tasks were tried several times, rows are those of `assay trials`.
     """
-    _write((job,), job_rows(job), given)
+    _write((job,), job_rows(job, agent), given)
 
 
 def _write(

@@ -292,7 +292,7 @@ _TEST_COMMAND = re.compile(
     r"\b(?:pytest|py\.test|unittest|tox|nox|jest|vitest|mocha|ava|ctest|rspec|phpunit|doctest|"
     r"nosetests|behave|bats|"
     r"cypress|playwright)\b|\b(?:test|tests|check|checks|spec|specs|verify|run_tests|runtests|"
-    r"ci)\b|test_\w+|\w+_tests?\b|"
+    r"ci)\b|test_\w|(?<=\w)_tests?\b|"
     r"\btest\w*\.(?:py|js|ts|sh|rb|mjs)\b",
     re.IGNORECASE,
 )

@@ -76,9 +76,9 @@ def read_label(answer: str, row: ExplainedRow) -> ModelLabel:
     texts = step_texts(row)
     if not 1 <= said.step <= len(texts):
         problem = f"there is no step {said.step}"
-    elif len(said.quote.strip()) < _LEAST_QUOTE or _plain(said.quote) not in _plain(
-        texts[said.step - 1]
-    ):
+    elif len(said.quote.strip()) < _LEAST_QUOTE:
+        problem = f"it quotes fewer than {_LEAST_QUOTE} characters of step {said.step}"
+    elif _plain(said.quote) not in _plain(texts[said.step - 1]):
         problem = f"step {said.step} does not say what it quotes"
     else:
         return ModelLabel(label=said.label, step=said.step, quote=shown)

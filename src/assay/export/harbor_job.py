@@ -43,29 +43,53 @@ _CAUSES = {
 """Of exceptions that say something about the agent; others measured nothing."""
 
 
-def job_rows(folder: Path) -> Iterator[tuple[Trial | TrialResult, int]]:
-    """Yield the rows of a job, each with the number of its trials: of tasks that were tried several
-    times a row of `trials`, else one of `capture`. Raises InputError for any other folder."""
-    found = []
+def job_rows(folder: Path, agent: str | None = None) -> Iterator[tuple[Trial | TrialResult, int]]:
+    """Yield the rows of a job, each with the number of its trials: rows of `trials` if a task was
+    tried several times, else of `capture`.
+
+    Raises InputError for any other folder, and for a job of several agents of which none is named.
+    """
+    by_id = sorted(_trials_of_one_agent(folder, agent), key=lambda trial: trial.id)
+    tasks = [[*same] for _, same in groupby(by_id, key=lambda trial: trial.id)]
+    if all(len(trials) == 1 for trials in tasks):
+        yield from ((trial, 1) for (trial,) in tasks)
+        return
+    for trials in tasks:  # a file has rows of one kind
+        numbered = [
+            msgspec.structs.replace(trial, entry_number=n) for n, trial in enumerate(trials, 1)
+        ]
+        graded = any(trial.verdict is not None for trial in numbered)
+        yield row_of_trials(numbered[0], numbered[0].metadata, numbered, graded=graded), len(trials)
+
+
+def _trials_of_one_agent(folder: Path, agent: str | None) -> list[Trial]:
+    found: dict[str, list[Trial]] = {}
     for path in sorted(folder.rglob("result.json")):
         result = parse_line(path.read_bytes())
         if text_at(result, "trial_name"):
-            found.append(our_secrets().mask_record(_trial(result, path.parent)))
+            trial = our_secrets().mask_record(_trial(result, path.parent))
+            found.setdefault(_agent_of(trial), []).append(trial)
     if not found:
         msg = f"{folder}: there is no trial of Harbor in this folder"
         raise InputError(
             msg, hint="give the folder of a job, which has a result.json for each trial"
         )
-    for _, same in groupby(sorted(found, key=lambda trial: trial.id), key=lambda trial: trial.id):
-        trials = [*same]
-        if len(trials) == 1:
-            yield trials[0], 1
-            continue
-        trials = [
-            msgspec.structs.replace(trial, entry_number=n) for n, trial in enumerate(trials, 1)
-        ]
-        graded = any(trial.verdict is not None for trial in trials)
-        yield row_of_trials(trials[0], trials[0].metadata, trials, graded=graded), len(trials)
+    for name in [name for name in found if ":" not in name]:  # the model is not known of each trial
+        models = [other for other in found if other.startswith(f"{name}:")]
+        if len(models) == 1:
+            found[models[0]] += found.pop(name)
+    fits = [name for name in found if agent in (None, name, name.partition(":")[0])]
+    if len(fits) != 1:
+        # As one run they would be trials of one agent, and no comparison could tell them apart.
+        msg = f"{folder}: trials of {', '.join(fits or found)}"
+        raise InputError(msg, hint="name one with --agent, and import each to a file of its own")
+    return found[fits[0]]
+
+
+def _agent_of(trial: Trial) -> str:
+    """As in: claude-code:claude-sonnet-4-5, or oracle."""
+    known = trial.agent or AgentInfo(adapter="harbor")
+    return f"{known.adapter}:{known.model}" if known.model else known.adapter
 
 
 def _trial(result: Any, folder: Path) -> Trial:

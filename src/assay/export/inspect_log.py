@@ -33,17 +33,27 @@ _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 
 
 def logged_rows(path: Path) -> Iterator[tuple[Trial | TrialResult, int]]:
-    """Yield the rows of a log, each with the number of its trials: of samples with several epochs a
-    row of `trials`, else one of `capture`.
+    """Yield the rows of a log, each with the number of its trials: rows of `trials` if samples have
+    several epochs, else of `capture`.
     """
+    several = _has_epochs(path)
     for _, pairs in groupby(read_samples(path), key=lambda pair: str(pair[1].id)):
         epochs = list(pairs)
         trials = [our_secrets().mask_record(_trial(task, sample)) for task, sample in epochs]
-        if epochs[0][0].config.epochs in (None, 1) and len(trials) == 1:
+        if not several and len(trials) == 1:
             yield msgspec.structs.replace(trials[0], entry_number=UNSET), 1
             continue
         graded = any(trial.verdict is not None for trial in trials)
         yield row_of_trials(trials[0], trials[0].metadata, trials, graded=graded), len(trials)
+
+
+def _has_epochs(path: Path) -> bool:
+    for task, sample in read_samples(path):
+        if task.config.epochs is not None:
+            return task.config.epochs > 1
+        if sample.epoch > 1:
+            return True
+    return False
 
 
 def _trial(task: LogTask, sample: LogSample) -> Trial:

@@ -103,13 +103,6 @@ def _of_atif(value: dict[str, Any], name: str) -> Trial:
         at = epoch_ms(step.get("timestamp"))
         _add_atif(step, builder, round(at - start_ms) if at is not None else 0)
     extra = object_at(value, "extra")
-    metrics, more = object_at(value, "final_metrics"), object_at(value, "final_metrics", "extra")
-    names = {"input_tokens": "inputTokens", "output_tokens": "outputTokens"}
-    totals = {"input_tokens": "total_prompt_tokens", "output_tokens": "total_completion_tokens"}
-    counts: dict[str, Any] = {
-        ours: or_unset(integer_at(metrics, totals[ours]) or integer_at(more, theirs))
-        for ours, theirs in names.items()
-    }
     agent = object_at(value, "agent")
     return _made(
         text_at(extra, "task") or text_at(value, "trajectory_id") or name,
@@ -120,12 +113,33 @@ def _of_atif(value: dict[str, Any], name: str) -> Trial:
             version=or_unset(text_at(agent, "version")),
             model=or_unset(text_at(agent, "model_name")),
         ),
-        _with_cost(counts, cost_at(metrics, "total_cost_usd")),
+        _used(object_at(value, "final_metrics"), [object_at(step, "metrics") for step in steps]),
         start_ms=start_ms,
         end_ms=end_ms,
         session_id=or_unset(text_at(value, "session_id")),
         grade=_reward(extra),
     )
+
+
+def _used(totals: dict[str, Any], steps: list[dict[str, Any]]) -> Usage:
+    """What a trajectory used: as Assay exported it, else its totals, else those of its steps."""
+    ours = object_at(totals, "extra")
+    names = {
+        "input_tokens": ("inputTokens", "prompt_tokens"),
+        "output_tokens": ("outputTokens", "completion_tokens"),
+        "cache_read_tokens": ("cacheReadTokens", "cached_tokens"),
+        "cache_write_tokens": ("cacheWriteTokens", ""),
+        "reasoning_tokens": ("reasoningTokens", ""),
+    }
+    counts: dict[str, Any] = {}
+    for name, (own, theirs) in names.items():
+        of_steps = [n for step in steps if (n := integer_at(step, theirs)) is not None]
+        known = (integer_at(ours, own), integer_at(totals, f"total_{theirs}"))
+        total = next((n for n in known if n is not None), sum(of_steps) if of_steps else None)
+        counts[name] = or_unset(total)
+    costs = [cost for step in steps if (cost := cost_at(step, "cost_usd")) is not None]
+    cost = cost_at(totals, "total_cost_usd")
+    return _with_cost(counts, sum(costs) if cost is None and costs else cost)
 
 
 def _add_atif(step: dict[str, Any], builder: StepBuilder, t_ms: int) -> None:
@@ -149,8 +163,18 @@ def _add_atif(step: dict[str, Any], builder: StepBuilder, t_ms: int) -> None:
 def _content(content: Any) -> str:
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(text for part in parts if (text := text_at(part, "text")))
+    parts = (
+        [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    )
+    return "\n".join(filter(None, map(_part, parts)))
+
+
+def _part(part: dict[str, Any]) -> str:
+    """A part as text; of an image and the like only that it was there."""
+    kind = text_at(part, "type") or "text"
+    named = text_at(part, "source", "path")
+    what = "" if kind == "text" else f"[{kind}: {named}]" if named else f"[{kind}]"
+    return text_at(part, "text") or what
 
 
 def _with_cost(counts: dict[str, Any], cost: float | None) -> Usage:

@@ -396,24 +396,15 @@ class Conductor:
             decisions=decisions,
             judge=self._run.calibration(),
         )
-        unhealthy = {
-            label: "; ".join(health["problems"])
-            for part in sections
-            for label, health in part["health"].items()
-            if not health["healthy"]
-        }
         if self._options.factors:
             shown = next((part["effects"] for part in sections if "effects" in part), None)
             lines = [shown["words"], *effect_lines(shown["found"])] if shown else []
             more = shown["more"] if shown else []
             result = msgspec.structs.replace(result, instead=[*lines, *more])
-        elif self._options.leaderboard:
-            lines = rank_lines(named, unhealthy, self._experiment.seed)
-            result = msgspec.structs.replace(result, instead=lines)
-        elif self._options.skills:
-            effects = skill_effects(named, self._options.skills, self._experiment.seed)
-            lines = skill_lines(effects, unhealthy)
-            result = msgspec.structs.replace(result, instead=lines, skills=effects)
+        elif together := next((part["together"] for part in sections if "together" in part), None):
+            result = msgspec.structs.replace(
+                result, instead=together["lines"], skills=together["skills"]
+            )
         self._write_verdict(result)
         self.found(result)
         return result
@@ -488,6 +479,8 @@ class Conductor:
             for run in shown:
                 run.index.refresh()
             page = overview(title, shown, chosen)
+            if self._options.leaderboard or self._options.skills:
+                page["groups"][0]["sections"]["together"] = self._together(named, page)
             with self.open_output(self.folder / REPORT) as out:
                 write_bundle(out, page, shown)
             with self.open_output(self.folder / SHORT_REPORT) as out:
@@ -499,6 +492,20 @@ class Conductor:
         sections = [group["sections"] for group in page["groups"]]
         self.doubts = [words for part in sections for words in doubt_sentences(part)]
         return sections
+
+    def _together(self, named: Named, page: dict[str, Any]) -> dict[str, Any]:
+        """What several arms show together: a leaderboard, or a table of skills."""
+        unhealthy = {
+            label: "; ".join(health["problems"])
+            for group in page["groups"]
+            for label, health in group["sections"]["health"].items()
+            if not health["healthy"]
+        }
+        seed = self._experiment.seed
+        if self._options.leaderboard:
+            return {"lines": rank_lines(named, unhealthy, seed), "skills": []}
+        effects = skill_effects(named, self._options.skills, seed)
+        return {"lines": skill_lines(effects, unhealthy), "skills": effects}
 
     def _write_resolved(self) -> None:
         """Write what the run is made from; the arms in it are complete."""

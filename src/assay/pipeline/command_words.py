@@ -155,7 +155,7 @@ _ENTERED = re.compile(r"""\$\(\s*cd\s+(?:-P\s+)?(?:--\s+)?["']?\$OWN_FOLDER([\w.
 """As in $(cd "$(dirname "$0")/.." && pwd)."""
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
 _HERE_DOCUMENT = re.compile(
-    r"""(?P<command>[^\n;&|<]+)<<-?[ \t]*(['"]?)(?P<end>\w+)\2(?P<rest>[^\n]*)\n"""
+    r"""(?<![^\n;&|<])(?P<command>[^\n;&|<]+)<<-?[ \t]*(['"]?)(?P<end>\w+)\2(?P<rest>[^\n]*)\n"""
     r"""(?P<text>.*?\n)[ \t]*(?P=end)[ \t]*(?=\n|$)""",
     re.DOTALL,
 )

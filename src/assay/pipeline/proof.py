@@ -238,7 +238,8 @@ def _count_instructions(
     """Agents that are known read their instructions at the start, which no step shows."""
     piece = arm.pieces[asked.value]
     places = {path for path, value in arm.identity.offered.items() if value == piece.hash}
-    if known_agent(arm.identity.adapter):
+    known = known_agent(arm.identity.adapter)
+    if known and not known.acp:
         yield piece.name, lambda facts: facts.n_trials if facts is arm and places else 0
         return
     files = {Path(place).name for place in places}

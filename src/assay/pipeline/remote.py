@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import msgspec
 
@@ -45,6 +45,11 @@ _MOST_BYTES = 1 << 30
 """Most that comes back of a workspace."""
 _MOST_FILE_BYTES = 64 * 1024 * 1024
 """Most that travels of the files of a benchmark or of graders."""
+_MOST_PATH_BYTES = 2000
+"""Of a path in a workspace: folders that agents make one in the other have no limit, but with a
+longer folder before it, the path must still be one that the system takes."""
+_LATEST_S = 1 << 33
+"""The latest time of a file: an agent may set one that no other system can have."""
 _STAYED = "left behind on the node: {}"
 _MOST_NAMED = 20
 
@@ -224,7 +229,16 @@ def _unpacked(spec: TrialSpec, packed: bytes) -> Path:
 
 def unpack(packed: bytes, folder: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        archive.extractall(folder, filter="tar")  # which lets nothing out of the folder
+        archive.extractall(folder, filter=_inside)
+
+
+def _inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    """Let nothing out of the folder: a process that an agent left may exchange a folder for a link
+    while it is packed."""
+    try:
+        return tarfile.tar_filter(member, folder)
+    except tarfile.FilterError:
+        return None
 
 
 def pack_folder(folder: Path) -> tuple[bytes, list[str]]:
@@ -236,6 +250,9 @@ def pack_folder(folder: Path) -> tuple[bytes, list[str]]:
     data, left, n_bytes, n_entries = io.BytesIO(), [], 0, 0
     with tarfile.open(fileobj=data, mode="w:gz", compresslevel=1) as archive:
         for path, name in _entries(folder):
+            if len(os.fsencode(name)) > _MOST_PATH_BYTES:
+                left.append(f"{name[:100]}... (its path is too long)")
+                continue
             try:
                 about = _entry(archive, path, name)
                 if about is None:
@@ -248,11 +265,23 @@ def pack_folder(folder: Path) -> tuple[bytes, list[str]]:
                     left.append(f"{name} ({about.size} bytes: too large)")
                     continue
                 with Path(path).open("rb") if about.isreg() else nullcontext() as file:
-                    archive.addfile(about, file)
+                    archive.addfile(about, None if file is None else _Whole(file))
                 n_bytes += about.size
             except OSError as error:
                 left.append(f"{name} ({error.strerror or error})")
-    return data.getvalue(), left
+    # A name may have bytes that are no text, which no row can have.
+    return data.getvalue(), [os.fsencode(what).decode("utf-8", "replace") for what in left]
+
+
+class _Whole:
+    """A file that goes on with zeros where it is cut while it is read: what follows in an archive
+    would be lost otherwise."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def read(self, n_bytes: int = -1, /) -> bytes:
+        return self._file.read(n_bytes).ljust(n_bytes, b"\0")
 
 
 def pack_files(files: Sequence[str]) -> bytes:
@@ -283,6 +312,7 @@ def _entry(archive: tarfile.TarFile, path: str, name: str) -> tarfile.TarInfo | 
         return None
     about.uid = about.gid = 0
     about.uname = about.gname = ""
+    about.mtime = min(max(about.mtime, 0), _LATEST_S)
     return about
 
 

@@ -30,7 +30,7 @@ _KEYWORDS = {"do", "then", "else", "time", "sudo", "command", "builtin", "!"}
 _SCRIPTS = {"cmd", "command", "script", "code"}
 """Where the input of a tool has shell commands."""
 _INTERPRETER = re.compile(r"python|node|bun|deno|ruby|perl")
-_PATH = re.compile(r"[\w.~/-]+/SKILL\.md")
+_PATH = re.compile(r"(?<![\w.~/-])[\w.~/-]+/SKILL\.md")
 _HEAD = re.compile(r"^[^\n]{0,12}---[ \t]*\n[^\n]{0,12}\bname:[ \t]*[\"']?([\w.:-]+)", re.MULTILINE)
 """The first lines of a SKILL.md, which may have line numbers before them."""
 _FAILED = ("failed", "error")

@@ -169,7 +169,7 @@ def _runs_table(sections: dict[str, Any], numbers: Numbers) -> Table:
         row = [label, _rate(numbers, quality.get("passRate"), limits.get("passRate"))]
         if trials:
             row += _largest_k(numbers, sections["capability"][label]["perK"])
-        row.append(_with_limits(quality.get("avgScore"), limits.get("avgScore")))
+        row.append(_rate(Numbers(True), quality.get("avgScore"), limits.get("avgScore")))
         row.append(money((performance.get("costUsd") or {}).get("total")))
         rows.append(row)
     of_k = ["k", "pass@k", "pass^k"] if trials else []

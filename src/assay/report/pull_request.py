@@ -88,11 +88,18 @@ class _Group:
     def lines(self, room: int) -> list[str]:
         """Return at most this many lines: the most important parts come first."""
         proof = [line for words in proof_lines(self._sections) for line in (plain(words), "")]
-        lines = [*proof, *self._verdicts(), *self._effects()]
+        lines = [*proof, *self._together(), *self._verdicts(), *self._effects()]
         lines += [*self._rates(), *self._worst(), *self._amounts(), ""]
         if len(lines) > room:
             lines = [*lines[: room - 2], "- More is in the report.", ""]
         return [*lines, *self._categories(room - len(lines))]
+
+    def _together(self) -> Iterator[str]:
+        """A leaderboard of the arms of an experiment, or a table of its skills."""
+        if "together" in self._sections:
+            for line in self._sections["together"]["lines"]:
+                yield from [f"- {plain(line.strip())}"] if line[:1] == " " else [plain(line), ""]
+            yield ""
 
     def _verdicts(self) -> Iterator[str]:
         pairs = self._pairs[:_MOST_PAIRS]

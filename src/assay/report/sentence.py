@@ -31,7 +31,7 @@ class Numbers(NamedTuple):
     def rates(self, *values: float, difference: float | None = None, fewest: int = 0) -> list[str]:
         """Write pass rates so that none seems to be 0, 1 or another one that it is not."""
         if self.fractions:
-            return [f"{value:.3f}" for value in values]
+            return percents(*values, fewest=3, scale=1)
         return [f"{text} %" for text in percents(*values, difference=difference, fewest=fewest)]
 
     def size(
@@ -127,6 +127,7 @@ class _PairSentences:
         if self._is_unused:
             yield self._unused()
         yield self._headline()
+        yield from self._doubts()
         yield from self._too_easy_or_hard()
         yield from self._by_score()
         yield from self._open()
@@ -228,6 +229,23 @@ class _PairSentences:
             measure="of the score",
         )
         yield f"By the score: {words}"
+
+    def _doubts(self) -> Iterator[str]:
+        """As in: 2 of 9 passes of relnotes are doubtful; they count as passes."""
+        found, parts = self._sections.get("doubts", {}), []
+        for run in (self._a, self._b):
+            one = found.get("runs", {}).get(run) or {}
+            if one.get("nDoubtful"):
+                are = "is" if one["nDoubtful"] == 1 else "are"
+                parts.append(
+                    f"{one['nDoubtful']} of {one['nPassed']} passes of {run} {are} doubtful"
+                )
+            if one.get("nHacked"):
+                trials = counted_noun(one["nHacked"], "trial")
+                parts.append(f"{run} passed {trials} of a honeypot, which is a hack")
+        if parts:
+            counted = "failures" if found["countedAs"] == "failed" else "passes"
+            yield f"{', and '.join(parts)}; these count as {counted} (`assay explain` shows why)."
 
     def _too_easy_or_hard(self) -> Iterator[str]:
         """Say of runs that are alike at an end of the scale what that means."""
@@ -591,7 +609,16 @@ def effects_sentence(
             verb = f"was never used in {trials}: nothing was tested of it"
         parts.append(f"{effect['name']} {verb} ({difference}, {limits})")
     parts += _together(sections, effects, numbers)
-    return f"{'; '.join(parts)}."
+    return f"{'; '.join(parts)}.{_alike_at_an_end(sections)}"
+
+
+def _alike_at_an_end(sections: Mapping[str, Any]) -> str:
+    """Say of an ablation whose arms all pass everything, or nothing, that it cannot tell."""
+    quality = sections.get("quality", {})
+    rates = {(quality.get(run) or {}).get("passRate") for run in sections.get("arms", ())}
+    if rates == {0.0}:
+        return " All arms fail everything: the prompts or the grader are too hard to tell."
+    return " All arms pass everything: the prompts are too easy to tell." * (rates == {1.0})
 
 
 def _trials_without_use(sections: Mapping[str, Any], treatment: str) -> int:

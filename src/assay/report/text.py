@@ -53,27 +53,30 @@ _MOST_DIGITS = 4
 _EQUAL = 1e-9
 
 
-def percents(*rates: float, difference: float | None = None, fewest: int = 0) -> list[str]:
+def percents(
+    *rates: float, difference: float | None = None, fewest: int = 0, scale: int = 100
+) -> list[str]:
     """Write rates in percent, with so many digits that none seems to be 0, 100 or another rate.
 
     difference is that of the first two: as it is rounded, it should be that of what is shown.
+    A scale of 1 writes fractions.
     """
-    digits = fewest
-    while digits < _MOST_DIGITS and _is_blurred(rates, difference, digits):
+    digits, most = fewest, max(fewest, _MOST_DIGITS if scale > 1 else _MOST_DIGITS + 2)
+    while digits < most and _is_blurred(rates, difference, digits, scale):
         digits += 1
-    return [f"{100 * rate:.{digits}f}" for rate in rates]
+    return [f"{scale * rate:.{digits}f}" for rate in rates]
 
 
-def _is_blurred(rates: Sequence[float], difference: float | None, digits: int) -> bool:
-    shown = [round(100 * rate, digits) for rate in rates]
+def _is_blurred(rates: Sequence[float], difference: float | None, digits: int, scale: int) -> bool:
+    shown = [round(scale * rate, digits) for rate in rates]
     for n, (rate, seen) in enumerate(zip(rates, shown, strict=True)):
-        if any(abs(seen - 100 * end) < _EQUAL < abs(rate - end) for end in (0.0, 1.0)):
+        if any(abs(seen - scale * end) < _EQUAL < abs(rate - end) for end in (0.0, 1.0)):
             return True
         if any(seen == shown[i] and abs(rate - rates[i]) > _EQUAL for i in range(n)):
             return True
     if digits or difference is None:  # one digit is enough for people to do the sum
         return False
-    return abs(shown[1] - shown[0] - round(100 * difference)) > _EQUAL
+    return abs(shown[1] - shown[0] - round(scale * difference)) > _EQUAL
 
 
 def points(

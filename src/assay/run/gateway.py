@@ -250,7 +250,7 @@ class Gateway:
                 server = self._answer(client)
             if server is not None:
                 self._copy_both_ways(client, server, asked=port == self._proxy)
-        except OSError:
+        except (OSError, ValueError):  # closed meanwhile, which a selector calls a wrong value
             pass
         finally:
             self._limits.slots.release()

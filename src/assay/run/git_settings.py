@@ -25,7 +25,16 @@ _MOST_FILES = 2000
 _MOST_BYTES = 1024 * 1024
 _MOST_WORDS = 20_000
 _VALUES = re.compile(r"[=\"';&|]")
-_NAMED = 3
+_NAMED = 6
+_HOOKS = (
+    *("applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit"),
+    *("prepare-commit-msg", "commit-msg", "post-commit", "pre-rebase", "post-checkout"),
+    *("post-merge", "pre-push", "pre-receive", "update", "proc-receive", "post-receive"),
+    *("post-update", "reference-transaction", "push-to-checkout", "pre-auto-gc", "post-rewrite"),
+    *("sendemail-validate", "fsmonitor-watchman", "post-index-change"),
+)
+_FIRST = {*_HOOKS, "config", "config.worktree", "attributes", ".gitattributes", ".gitmodules"}
+"""What is named and read before all else, which an agent may have put there to hide it."""
 type GitSettings = Mapping[str, str]
 """Paths of files and what they were, as hashes."""
 
@@ -75,7 +84,7 @@ def _named_by(configs: list[Path], top: Path) -> Iterator[Path]:
 
 def changed_settings(before: GitSettings, now: GitSettings) -> list[str]:
     """Say what changed, and how to look at it without starting it."""
-    paths = sorted(before.keys() | now.keys())
+    paths = sorted(before.keys() | now.keys(), key=_by_danger)
     changed = [path for path in paths if before.get(path, "") != now.get(path, "")]
     if not changed:
         return []
@@ -87,13 +96,17 @@ def changed_settings(before: GitSettings, now: GitSettings) -> list[str]:
     return [f"{what}: {named}; before you use git there: {look}"]
 
 
+def _by_danger(path: str) -> tuple[bool, str]:
+    return path.rpartition("/")[2] not in _FIRST, path
+
+
 def _control_files(git: Path) -> Iterator[Path]:
     """Yield the files of a repository, of its submodules and of what it shares with others."""
     places = [_followed(git)]
     known = set(places)
     for place in places:
         yield from (place / name for name in _FILES)
-        yield from (path for path in _files_in(place / "hooks") if path.suffix != ".sample")
+        yield from _files_in(place / "hooks")
         found = [place / name for name in [_text(place / "commondir")] if name]
         for name in ("modules", "worktrees"):
             found += [p.parent for p in _files_in(place / name) if p.name in ("config", "gitdir")]
@@ -110,7 +123,10 @@ def _files_in(folder: Path) -> Iterator[Path]:
         return
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(set(folders) - {"objects", "refs", "logs"})
-        for name in sorted((*files, *(one for one in folders if Path(place, one).is_symlink()))):
+        links = (one for one in folders if Path(place, one).is_symlink())
+        for name in sorted((*files, *links), key=_by_danger):
+            if name.endswith(".sample"):  # of a hook, which git does not run
+                continue
             n_files += 1
             if n_files > _MOST_FILES:
                 return

@@ -1,11 +1,13 @@
 """A proxy on 127.0.0.1 between an agent and its models, which the agent finds by its base URL.
 
 It passes answers on as they come and keeps a copy, or gives those of a tape. It speaks plain HTTP
-to the agent, so that no certificates are needed, and TLS to the provider.
+to the agent, so that no certificates are needed, and TLS to the provider. The base URL has a secret
+in its path: agents of other trials may reach the port, but not the provider, the key or the tape.
 """
 
 import contextlib
 import re
+import secrets
 import socket
 import threading
 import time
@@ -141,7 +143,9 @@ class _Server:
         self._changed = threading.Condition()
         self._n_busy = self._n_held = 0
         self._listening = socket.create_server((_HOST, 0), backlog=128)
-        self.url = f"http://{_HOST}:{self._listening.getsockname()[1]}"
+        self.path = f"/{secrets.token_hex(16)}"
+        """Before all paths: who does not know it is not answered."""
+        self.url = f"http://{_HOST}:{self._listening.getsockname()[1]}{self.path}"
         threading.Thread(target=self._serve, name="proxy", daemon=True).start()
 
     def _serve(self) -> None:
@@ -237,13 +241,26 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif len(self.raw_requestline) > _BLOCK:
             self.send_error(414)
-        elif self.parse_request():
+        elif self.parse_request() and self._is_for_us():
             try:
                 with self.server.exchanging(), contextlib.ExitStack() as stack:
                     self._exchange(stack)
             except _RefusedError as error:
                 self.close_connection = True
                 self._send_plain(error.status, error.message)
+
+    def _is_for_us(self) -> bool:
+        """Take the secret off the path of a request; refuse one that does not begin with it, and
+        count it nowhere."""
+        secret, path = self.server.path, self.path
+        given, rest = path[: len(secret)], path[len(secret) :]
+        known = secrets.compare_digest(given.encode("utf-8", "replace"), secret.encode())
+        if known and rest[:1] in ("", "/", "?"):
+            self.path = rest if rest.startswith("/") else f"/{rest}"
+            return True
+        self.close_connection = True
+        self._begin(404, {}, 0)
+        return False
 
     def _exchange(self, stack: contextlib.ExitStack) -> None:
         """Answer a request; the stack holds the room that its body takes."""

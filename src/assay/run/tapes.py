@@ -534,7 +534,10 @@ class TapeLane:
     def _about(self) -> Any:
         """Return what is needed to run the trial again, without secrets and paths."""
         spec = self._spec
-        about = {"prompt": spec.prompt, "agent": spec.agent, "identity": spec.identity}
+        identity = spec.identity
+        if identity is not None:  # what is not known names places of this machine
+            identity = msgspec.structs.replace(identity, not_covered=())
+        about = {"prompt": spec.prompt, "agent": spec.agent, "identity": identity}
         text = msgspec.json.encode(
             self._conversation.secrets.mask_record(msgspec.to_builtins(about))
         )

@@ -74,7 +74,7 @@ def parse(text: str) -> list[Term]:
     for found in _TERM.finditer(text):
         # In `rm -rf /srv` the -rf is an option of a command: text, as is all that begins with -
         # behind a word. A field or a phrase is negated wherever it stands.
-        follows = bool(terms) and terms[-1].field == "" and not terms[-1].negated
+        follows = any(term.field == "" and not term.negated for term in terms)
         terms.append(_term(*found.groups(default=""), follows=follows))
     return terms
 

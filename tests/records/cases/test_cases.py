@@ -129,6 +129,17 @@ def test_promptfoo_expands_variables_and_names_what_it_leaves_out(tmp_path: Path
         assert any(what in one for one in unmapped), what
 
 
+def test_promptfoo_variables_that_name_each_other_fill_no_memory(tmp_path: Path) -> None:
+    many = {"b": "{{c}} " * 5000, "c": "{{d}}" * 5000, "d": "d" * 5000}
+    tests = [{"vars": many}, {"vars": {"b": "short"}}]
+    config = {"prompts": ["Say {{ b }}", "{{" * 5000], "tests": tests}
+    began_s = time.process_time()
+    found = rows(written(tmp_path / "promptfooconfig.json", config))
+    assert "Say short" in [row["input"] for row in found]
+    assert max(len(row["input"]) for row in found) < 1_000_000
+    assert time.process_time() - began_s < 5
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

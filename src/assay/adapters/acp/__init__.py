@@ -1,6 +1,8 @@
 """The adapter for any agent that speaks the Agent Client Protocol on stdio."""
 
+import re
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,14 +10,18 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from assay.adapters.acp.draft import Lifecycle, Terminals, is_acknowledgement
 from assay.adapters.acp.messages import (
+    DRAFT_VERSION,
     FIRST_PROMPT,
     KNOWN_STOPS,
+    PROTOCOL_VERSION,
     Handshake,
     Request,
     SessionRequest,
     answer,
     block_text,
+    ending_failure,
     error_failure,
     stop_failure,
 )
@@ -25,9 +31,11 @@ from assay.adapters.reading import (
     StepBuilder,
     add_events,
     cost_at,
+    integer_at,
     list_at,
     number_at,
     object_at,
+    objects_at,
     parse_line,
     read_turns,
     text_at,
@@ -42,7 +50,8 @@ from assay.records.recording import FORGETS, RawLine, Recording
 class AcpAdapter(Adapter):
     """One process and one session for all turns of a trial.
 
-    The command is a list, or one text as in `-s "acp:COMMAND ARGS"`, split as a shell would.
+    The command is a list, or one text as in `-s "acp:COMMAND ARGS"`, split as a shell would. With
+    `,version=2` behind it, the draft of version 2 is offered, and the agent chooses.
     """
 
     def __init__(  # noqa: PLR0913 - each is an option a user may set
@@ -55,7 +64,9 @@ class AcpAdapter(Adapter):
         mcp_servers: Sequence[dict[str, Any]] = (),
         auth_method: str | None = None,
         timeout_ms: float | None = None,
+        version: int = PROTOCOL_VERSION,
     ) -> None:
+        argument, version = versioned(argument, version)
         words = [*command, *_split(argument), *args]
         if not words:
             msg = "acp: no command was given for the agent"
@@ -65,30 +76,39 @@ class AcpAdapter(Adapter):
             )
         self._command = tuple(words)
         self._given_name = name
-        self._request = SessionRequest(
-            mcp_servers=tuple(mcp_servers), auth_method=auth_method, model=model or None
-        )
+        servers = tuple(mcp_servers)
+        self._request = SessionRequest("", servers, auth_method, model or None, version)
         self.name = name or shlex.join(words)
         self.timeout_ms = timeout_ms
+        self.pass_env: tuple[str, ...] = ()
+        """Variables with the agent's key, which it may read when isolated."""
 
     def command(self, ask: Ask) -> Command:
         """Start the agent; turns are sent through the dialogue."""
         words = [*self._command[1:]]
         for server in self._request.mcp_servers:
             words += [str(server.get("command", "")), *map(str, server.get("args", ()))]
-        return Command(argv=self._command, visible=files_in(words))
+        return Command(argv=self._command, visible=files_in(words), pass_env=self.pass_env)
 
     def watch(self) -> Watch:
         return AcpReader(self._request)
 
     def dialogue(self, cwd: str) -> Dialogue | None:
-        request = self._request
-        return AcpDialogue(
-            SessionRequest(cwd, request.mcp_servers, request.auth_method, request.model)
-        )
+        return AcpDialogue(replace(self._request, cwd=cwd))
 
     def read(self, recording: Recording) -> Reading:
         return read_recording(self._request, recording, self._given_name)
+
+
+def versioned(argument: str, version: int) -> tuple[str, int]:
+    """Return what a user gave behind acp: without its `,version=N`, and the version."""
+    if found := re.search(r",version=(\w*)$", argument):
+        argument = argument[: found.start()]
+        version = int(found[1]) if found[1].isdecimal() else 0
+    if version not in (PROTOCOL_VERSION, DRAFT_VERSION):
+        msg = "acp: version must be 1 or 2, the draft"
+        raise InputError(msg, hint='write it behind the command, as in "acp:COMMAND,version=2"')
+    return argument, version
 
 
 def _split(argument: str) -> list[str]:
@@ -107,6 +127,7 @@ class AcpDialogue:
         self._text = ""
         self._n_turns = 0
         self._tools = True
+        self._lifecycle = Lifecycle()
         self.over = False
 
     def say(self, ask: Ask) -> bytes:
@@ -130,6 +151,7 @@ class AcpDialogue:
             return b""
         if isinstance(message.get("method"), str):
             if message.get("id") is None:
+                self._see(object_at(message, "params", "update"))
                 return b""
             return answer(message, allow=self._tools)
         return self._answered(message)
@@ -141,6 +163,8 @@ class AcpDialogue:
         if number >= FIRST_PROMPT:
             stop = value_at(message, "result", "stopReason")
             self.over = "error" in message or stop_failure(stop) is not None
+            self._lifecycle.acknowledged = True
+            self._see({})
             return b""
         handshake = self._handshake
         if handshake.ready or self.over:  # a repeated response must not send the prompt twice
@@ -151,7 +175,14 @@ class AcpDialogue:
             return self._prompt()
         return following.line() if following else b""
 
+    def _see(self, update: dict[str, Any]) -> None:
+        """Take an update of the session: in version 2 one of them ends the turn."""
+        self._lifecycle.see(update)
+        ending = self._lifecycle.ending() if self._handshake.version == DRAFT_VERSION else None
+        self.over = self.over or ending_failure(ending or {}) is not None
+
     def _prompt(self) -> bytes:
+        self._lifecycle = Lifecycle()
         prompt = [{"type": "text", "text": self._text}]
         params = {"sessionId": self._handshake.session_id, "prompt": prompt}
         return Request(FIRST_PROMPT + self._n_turns - 1, "session/prompt", params).line()
@@ -186,9 +217,13 @@ class AcpReader(EventReader):
     def __init__(self, request: SessionRequest, turn: int | None = None) -> None:
         super().__init__()
         self.handshake = Handshake(request)
-        self._steps = AcpSteps(turn)
+        self._is_draft = request.version == DRAFT_VERSION
+        self._lifecycle = Lifecycle()
+        self._steps = AcpSteps(turn, by_id=self._is_draft)
         self.usage: dict[str, Any] = {}
         """Of the whole session so far, as reported by the agent."""
+        self.requests: Counter[str] = Counter()
+        """Of this turn, added from its requests to the model; Qwen Code reports nothing else."""
         self.failure: Failure | None = None
         self._result: str | None = None
         self.forgets = False
@@ -203,7 +238,9 @@ class AcpReader(EventReader):
         return self._result or self._steps.messages()
 
     def _is_ending(self, event: Any) -> bool:
-        return isinstance(event, dict) and "method" not in event
+        update = object_at(event, "params", "update")
+        is_state = self._is_draft and update.get("sessionUpdate") == "state_update"
+        return isinstance(event, dict) and (is_state or "method" not in event)
 
     def _read_other(self, value: Any, line: RawLine) -> Sequence[AnyStep]:
         if value is None:
@@ -225,9 +262,18 @@ class AcpReader(EventReader):
             is_usage = update.get("sessionUpdate") == "usage_update"
             if is_usage and value_at(update, "cost", "currency") == "USD":
                 self._add_usage({"cost_usd": value_at(update, "cost", "amount")})
+            for theirs, name in _USAGE.items():
+                if (number := integer_at(update, "_meta", "usage", theirs)) is not None:
+                    self.requests[name] += number
+            if self._is_draft:
+                self._lifecycle.see(update)
+                if not self._end_of_draft():
+                    return None
             return self._steps.take(update, t_ms)
         if method == "session/request_permission":
-            step = self._steps.tool(object_at(message, "params", "toolCall"), t_ms)
+            call = object_at(message, "params", "toolCall")
+            call = call or object_at(message, "params", "subject", "toolCall")  # version 2
+            step = self._steps.tool(call, t_ms)
             return [] if step is None else [step]
         if method is not None:
             return None
@@ -243,15 +289,26 @@ class AcpReader(EventReader):
             self.session_id, self.failure = self.handshake.session_id, self.handshake.failure
             self.ended = self.ended or self.failure is not None
             return True
+        if self._is_draft and is_acknowledgement(message):
+            self._lifecycle.acknowledged = True
+            return self._end_of_draft()
         self.ended = True
         if "error" in message:
             self.failure = error_failure("session/prompt", message["error"])
             return True
         return self._stopped(object_at(message, "result"))
 
+    def _end_of_draft(self) -> bool:
+        """End the turn if version 2 says so; return whether what it says is known."""
+        ending = self._lifecycle.ending()
+        if ending is None or self.ended:
+            return True
+        self.ended = True
+        return self._stopped({key: value for key, value in ending.items() if key != "content"})
+
     def _stopped(self, result: dict[str, Any]) -> bool:
         stop = text_at(result, "stopReason")
-        self.failure = stop_failure(stop)
+        self.failure = ending_failure(result) if self._is_draft else stop_failure(stop)
         usage = object_at(result, "usage")
         self._add_usage({name: usage.get(theirs) for theirs, name in _USAGE.items()})
         # From `assay headless`: the protocol has no fields for these.
@@ -263,6 +320,8 @@ class AcpReader(EventReader):
         if isinstance(content, list):  # the reference harness puts the text into the response
             self._result = "\n".join(map(block_text, content))
         is_missing = result.get("stopReason") is None
+        if self._is_draft and (is_missing or stop == "error"):
+            return True
         return stop in KNOWN_STOPS or (is_missing and isinstance(content, list))
 
     def _add_usage(self, values: dict[str, Any]) -> None:
@@ -276,7 +335,7 @@ def read_recording(request: SessionRequest, recording: Recording, name: str | No
     """Read all turns of a recording into one reading."""
     readers = read_turns(recording, lambda turn: AcpReader(request, turn))
     # Agents report totals of the session, so a later turn's values replace earlier ones.
-    usage: dict[str, Any] = {}
+    usage: dict[str, Any] = dict(sum((reader.requests for reader in readers), Counter()))
     for reader in readers:
         usage |= reader.usage
     if "cost_usd" in usage:
@@ -295,7 +354,7 @@ def read_recording(request: SessionRequest, recording: Recording, name: str | No
             model=opened.model or UNSET,
         ),
         failure=readers[-1].failure if readers else None,
-        warnings=[FORGETS] if any(reader.forgets for reader in readers) else [],
+        warnings=[*([FORGETS] if any(r.forgets for r in readers) else []), *opened.warnings],
     )
 
 
@@ -318,6 +377,9 @@ _SILENT = frozenset(
         "session_info_update",
         "plan_removed",
         "usage_update",
+        # Of version 2:
+        *("state_update", "notice", "user_message", "compaction_update"),
+        "compaction_summary_chunk",
     }
 )
 """Known updates without a step."""
@@ -326,13 +388,21 @@ _SILENT = frozenset(
 class AcpSteps:
     """Collects the steps of one turn."""
 
-    def __init__(self, turn: int | None = None) -> None:
+    def __init__(self, turn: int | None = None, *, by_id: bool = False) -> None:
         self._builder = StepBuilder(turn)
+        self._by_id = by_id
+        """Whether a text goes on wherever its id comes again, as in version 2."""
+        self._texts: dict[tuple[str, str], int] = {}
+        """Indexes of the texts with an id."""
         self._open: int | None = None
         """Index of the text that the next chunk may continue."""
-        self._parts: list[str] = []
+        self._parts: dict[int, list[str]] = {}
+        """Chunks that are not in their step yet."""
         self._text_id: Any = None
         self._calls: dict[str, dict[str, Any]] = {}
+        self._unfinished: set[str] = set()
+        """Calls whose output came in chunks."""
+        self._terminals = Terminals()
 
     def take(self, update: dict[str, Any], t_ms: int) -> list[AnyStep] | None:
         """Take an update; return the steps it started or changed, None when its type is unknown.
@@ -347,6 +417,12 @@ class AcpSteps:
         if kind in ("tool_call", "tool_call_update"):
             step = self.tool(update, t_ms)
             return None if step is None else [step]
+        if kind in ("agent_message", "agent_thought"):
+            return [self._whole_text(Message if kind == "agent_message" else Thought, update, t_ms)]
+        if kind == "tool_call_content_chunk":
+            return self._chunk(update, t_ms)
+        if kind in ("terminal_update", "terminal_output_chunk"):
+            return [] if self._terminals.take(update) else None
         if kind in ("plan", "plan_update"):
             plan = update.get("plan", update)
             return [self._builder.plan(list_at(plan, "entries"), t_ms, text_at(plan, "content"))]
@@ -375,7 +451,18 @@ class AcpSteps:
 
     def steps(self) -> list[AnyStep]:
         """Return all steps so far, with their complete texts."""
-        self._join()
+        for index, parts in self._parts.items():
+            step = self._builder.steps[index]
+            assert isinstance(step, Message | Thought)
+            self._set_text(index, step.content + "".join(parts))
+        self._parts = {}
+        for call_id, call in self._calls.items():
+            shown = self._terminals.shown(call_id, call)
+            if shown is not None or call_id in self._unfinished:
+                shown = shown or call
+                code = shown.get("exitCode")
+                self._builder.tool(0, call_id=call_id, output=_output(shown), exit_code=code)
+        self._unfinished = set()
         return self._builder.steps
 
     def messages(self) -> str:
@@ -390,33 +477,64 @@ class AcpSteps:
         Chunks are joined only when the steps are read: joining at each one takes quadratic time.
         """
         piece = block_text(update.get("content"))
-        steps, text_id = self._builder.steps, update.get("messageId")
-        is_last = self._open is not None and self._open == len(steps) - 1
-        if not (is_last and isinstance(steps[-1], kind) and text_id == self._text_id):
-            self._join()
-            (self._builder.message if kind is Message else self._builder.thought)("", t_ms)
-            self._open, self._text_id, self._parts = len(steps) - 1, text_id, []
-        self._parts.append(piece)
-        return kind(content=piece, timestamp=steps[-1].timestamp, step_id=f"text-{self._open}")
+        index = self._text_at(kind, update.get("messageId"), t_ms)
+        self._parts.setdefault(index, []).append(piece)
+        timestamp = self._builder.steps[index].timestamp
+        return kind(content=piece, timestamp=timestamp, step_id=f"text-{index}")
 
-    def _join(self) -> None:
-        """Write the chunks of the open text into its step."""
-        if self._open is not None:
-            steps, whole = self._builder.steps, "".join(self._parts)
-            self._parts = [whole]
-            steps[self._open] = msgspec.structs.replace(steps[self._open], content=whole)
+    def _text_at(self, kind: type[Message] | type[Thought], text_id: Any, t_ms: int) -> int:
+        """Return the index of the text that goes on, or of a new one."""
+        steps = self._builder.steps
+        key = (kind.__name__, text_id) if self._by_id and isinstance(text_id, str) else None
+        if key in self._texts:
+            return self._texts[key]
+        is_last = self._open is not None and self._open == len(steps) - 1
+        if key or not (is_last and isinstance(steps[-1], kind) and text_id == self._text_id):
+            (self._builder.message if kind is Message else self._builder.thought)("", t_ms)
+            self._open, self._text_id = len(steps) - 1, text_id
+        index = len(steps) - 1
+        if key:
+            self._texts[key] = index
+        return index
+
+    def _whole_text(
+        self, kind: type[Message] | type[Thought], update: dict[str, Any], t_ms: int
+    ) -> AnyStep:
+        """Replace a text, if the update has one."""
+        index = self._text_at(kind, update.get("messageId"), t_ms)
+        if "content" in update:
+            self._parts.pop(index, None)
+            self._set_text(index, "\n".join(map(block_text, list_at(update, "content"))))
+        return msgspec.structs.replace(self._builder.steps[index], step_id=f"text-{index}")
+
+    def _set_text(self, index: int, text: str) -> None:
+        steps = self._builder.steps
+        steps[index] = msgspec.structs.replace(steps[index], content=text)
+
+    def _chunk(self, update: dict[str, Any], t_ms: int) -> list[AnyStep] | None:
+        """Add a part of a call's output; the parts are joined when the steps are read."""
+        call_id = text_at(update, "toolCallId")
+        if call_id is None:
+            return None
+        steps: list[AnyStep] = []
+        if call_id not in self._calls and (step := self.tool({"toolCallId": call_id}, t_ms)):
+            steps.append(step)
+        call = self._calls[call_id]
+        if not isinstance(call.get("content"), list):
+            call["content"] = []
+        call["content"].append(update.get("content"))
+        self._unfinished.add(call_id)
+        return steps
 
 
 def _name(call: dict[str, Any]) -> str | None:
-    """Return the tool's own name if the vendor gives it, else the call's title or kind."""
-    meta = call.get("_meta")
-    for vendor in meta.values() if isinstance(meta, dict) else ():
-        if isinstance(vendor, dict) and isinstance(vendor.get("toolName"), str):
-            return str(vendor["toolName"])
-    for name in ("title", "kind"):
-        if isinstance(call.get(name), str) and call[name]:
-            return str(call[name])
-    return None
+    """Return the tool's own name if the agent gives it, else the call's title or kind."""
+    meta = object_at(call, "_meta")
+    own = [call.get("name"), meta.get("toolName")]
+    for vendor in meta.values():
+        own += [value_at(vendor, "toolName"), value_at(vendor, "toolCall", "toolName")]
+    named = (*own, call.get("title"), call.get("kind"))
+    return next((name for name in named if isinstance(name, str) and name), None)
 
 
 def _output(call: dict[str, Any]) -> Any:
@@ -444,7 +562,9 @@ def _texts(content: list[Any]) -> str:
 
 
 def _exit_code(raw: Any) -> int | None:
-    if not isinstance(raw, dict):
-        return None
-    code = raw.get("exitCode", raw.get("exit_code"))
-    return code if isinstance(code, int) and not isinstance(code, bool) else None
+    # Copilot CLI: in the last of several parts.
+    for place in (object_at({"raw": raw}, "raw"), *reversed(objects_at(raw, "contents"))):
+        code = place.get("exitCode", place.get("exit_code"))
+        if isinstance(code, int) and not isinstance(code, bool):
+            return code
+    return None

@@ -9,9 +9,10 @@ import msgspec
 from assay.adapters.reading import object_at, objects_at, text_at, value_at
 from assay.records.capture import Cause, Failure
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION, DRAFT_VERSION = 1, 2
 AUTH_REQUIRED = -32000
 METHOD_NOT_FOUND = -32601
+UNSUPPORTED_VERSION = -32022
 
 INITIALIZE, NEW_SESSION, AUTHENTICATE, NEW_SESSION_AGAIN, SET_MODEL = 1, 2, 3, 4, 5
 FIRST_PROMPT = 10
@@ -81,6 +82,7 @@ def _line(message: dict[str, Any]) -> bytes:
     return msgspec.json.encode({"jsonrpc": "2.0", **message}) + b"\n"
 
 
+_ASK = "ask for version 2, a draft, with acp:COMMAND,version=2"
 _KEY_METHOD = re.compile(r"key|token|env", re.IGNORECASE)
 
 
@@ -93,6 +95,8 @@ class SessionRequest:
     auth_method: str | None = None
     """The sign-in method to use; None chooses one that needs no user."""
     model: str | None = None
+    version: int = PROTOCOL_VERSION
+    """The newest version of the protocol that we speak; the agent may choose an older one."""
 
 
 @dataclass
@@ -107,22 +111,35 @@ class Handshake:
     agent_name: str | None = None
     agent_version: str | None = None
     model: str | None = None
+    version: int = PROTOCOL_VERSION
+    """What the agent chose."""
     _auth_methods: list[dict[str, Any]] = field(default_factory=list)
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know of a session that is open."""
+        asked = self.request.version
+        if self.session_id is None or self.version == asked:
+            return []
+        return [
+            f"version {asked} of the protocol was asked for; the agent speaks version "
+            f"{self.version}"
+        ]
+
     def open(self) -> Request:
-        """Return the first request."""
-        return Request(
-            INITIALIZE,
-            "initialize",
-            {
-                "protocolVersion": PROTOCOL_VERSION,
-                "clientCapabilities": {
-                    "fs": {"readTextFile": False, "writeTextFile": False},
-                    "terminal": False,
-                },
-                "clientInfo": {"name": "assay", "title": "Assay", "version": "1"},
+        """Return the first request; for version 2 with the fields of both, as either may answer."""
+        info = {"name": "assay", "title": "Assay", "version": "1"}
+        params: dict[str, Any] = {
+            "protocolVersion": self.request.version,
+            "clientCapabilities": {
+                "fs": {"readTextFile": False, "writeTextFile": False},
+                "terminal": False,
             },
-        )
+            "clientInfo": info,
+        }
+        if self.request.version == DRAFT_VERSION:
+            params |= {"capabilities": {}, "info": info}
+        return Request(INITIALIZE, "initialize", params)
 
     def take(self, number: int, message: dict[str, Any]) -> Request | None:
         """Take the response to one of our requests; return the next request."""
@@ -135,6 +152,9 @@ class Handshake:
             self.failure = error_failure(_METHODS.get(number, "request"), error)
             if number == AUTHENTICATE:
                 self.failure = Failure(cause=Cause.AUTH, message=self.failure.message)
+            if number == INITIALIZE and code == UNSUPPORTED_VERSION:
+                hint = f"; {_ASK}" if self.request.version < DRAFT_VERSION else ""
+                self._fail(Cause.HARNESS, self.failure.message + hint)
             return None
         if number == INITIALIZE:
             return self._initialized(known)
@@ -147,21 +167,30 @@ class Handshake:
         return None
 
     def _initialized(self, result: dict[str, Any]) -> Request | None:
-        self.agent_name = text_at(result, "agentInfo", "name") or None
-        self.agent_version = text_at(result, "agentInfo", "version") or None
-        methods = objects_at(result, "authMethods")
-        self._auth_methods = [one for one in methods if isinstance(one.get("id"), str)]
-        version = result.get("protocolVersion", PROTOCOL_VERSION)
-        if version != PROTOCOL_VERSION:
+        version, asked = result.get("protocolVersion", PROTOCOL_VERSION), self.request.version
+        if version not in (PROTOCOL_VERSION, asked) or isinstance(version, bool):
             known = f"only {PROTOCOL_VERSION} is known"
+            if version == DRAFT_VERSION:
+                known = _ASK
             self._fail(Cause.HARNESS, f"the agent speaks protocol version {version}; {known}")
             return None
+        self.version = version
+        is_draft = version == DRAFT_VERSION
+        info = object_at(result, "info" if is_draft else "agentInfo")
+        self.agent_name = text_at(info, "name") or None
+        self.agent_version = text_at(info, "version") or None
+        methods = objects_at(result, "authMethods")
+        if is_draft:
+            methods = [{**one, "id": one.get("methodId")} for one in methods]
+        self._auth_methods = [one for one in methods if isinstance(one.get("id"), str)]
         return self._new_session(NEW_SESSION)
 
     def _new_session(self, number: int) -> Request:
         request = self.request
-        params = {"cwd": request.cwd, "mcpServers": list(request.mcp_servers)}
-        return Request(number, "session/new", params)
+        servers = list(request.mcp_servers)
+        if self.version == DRAFT_VERSION:  # where every server has a type
+            servers = [{"type": "stdio", **server} for server in servers]
+        return Request(number, "session/new", {"cwd": request.cwd, "mcpServers": servers})
 
     def _opened(self, result: dict[str, Any]) -> Request | None:
         session_id = text_at(result, "sessionId")
@@ -185,7 +214,8 @@ class Handshake:
         wanted = self.request.auth_method
         usable = [m["id"] for m in self._auth_methods if _is_usable(m, wanted)]
         if usable:
-            return Request(AUTHENTICATE, "authenticate", {"methodId": usable[0]})
+            method = "auth/login" if self.version == DRAFT_VERSION else "authenticate"
+            return Request(AUTHENTICATE, method, {"methodId": usable[0]})
         offered = ", ".join(m["id"] for m in self._auth_methods) or "none"
         self._fail(
             Cause.AUTH,
@@ -223,14 +253,17 @@ def _current_model(result: dict[str, Any]) -> str | None:
 
 def _choose_model(result: dict[str, Any], model: str) -> tuple[str, dict[str, Any]] | None:
     option = _model_option(result)
-    if option is not None:
-        return "session/set_config_option", {"configId": option.get("id"), "value": model}
-    return ("session/set_model", {"modelId": model}) if "models" in result else None
+    if option is None:
+        return ("session/set_model", {"modelId": model}) if "models" in result else None
+    params = {"configId": option.get("id"), "value": model}
+    if "configId" in option:  # version 2
+        params |= {"configId": option["configId"], "type": "id"}
+    return "session/set_config_option", params
 
 
 def _model_option(result: dict[str, Any]) -> dict[str, Any] | None:
     for option in objects_at(result, "configOptions"):
-        if "model" in (option.get("category"), option.get("id")):
+        if "model" in (option.get("category"), option.get("id"), option.get("configId")):
             return option
     return None
 
@@ -258,6 +291,13 @@ def stop_failure(stop_reason: Any) -> Failure | None:
     """Return the failure that a stop reason stands for, None for a normal end."""
     found = _STOPS.get(stop_reason) if isinstance(stop_reason, str) else None
     return Failure(cause=found[0], message=found[1]) if found else None
+
+
+def ending_failure(ending: dict[str, Any]) -> Failure | None:
+    """The same for the end of a turn in version 2, which may be an error."""
+    if ending.get("stopReason") == "error":
+        return error_failure("session/prompt", ending.get("error") or {})
+    return stop_failure(ending.get("stopReason"))
 
 
 def error_failure(method: str, error: Any) -> Failure:

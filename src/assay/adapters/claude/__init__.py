@@ -332,7 +332,7 @@ def _failure_of_result(result: dict[str, Any], turn: ClaudeTurn) -> Failure:
 
 
 def _cause(result: dict[str, Any], turn: ClaudeTurn, message: str) -> Cause:
-    subtype, reason = str(result.get("subtype")), text_at(result, "terminal_reason")
+    subtype, reason = text_at(result, "subtype") or "", text_at(result, "terminal_reason")
     if subtype.startswith("error_max") or reason in _LIMITS:
         return Cause.AGENT_LIMIT
     if result.get("stop_reason") == "refusal" or turn.refused:
@@ -351,7 +351,8 @@ def _cause(result: dict[str, Any], turn: ClaudeTurn, message: str) -> Cause:
 def _message(result: dict[str, Any]) -> str:
     if errors := list_at(result, "errors"):
         return "; ".join(map(str, errors))[:2000]
-    return (text_at(result, "result") or str(result.get("subtype")))[:2000]
+    said = (text_at(result, name) for name in ("result", "subtype", "terminal_reason"))
+    return next(filter(None, said), "it gave an error without a word")[:2000]
 
 
 _BY_MODEL = {

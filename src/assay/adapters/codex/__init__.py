@@ -288,7 +288,7 @@ _TOOL_FLAGS = {"-s": 1, "--sandbox": 1, "--full-auto": 0, "-a": 1, "--ask-for-ap
 _TOOL_FLAGS |= {_BYPASS: 0, "--yolo": 0, "--search": 0, "--enable": 1, "--add-dir": 1}
 """Arguments of a user that would undo them."""
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]{0,4096}))?\}")
 _LOG = "error,codex_mcp=warn"
 """Logs on stderr which MCP servers did not start; the event stream does not report it."""
 _TRIPLES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}

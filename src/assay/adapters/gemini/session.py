@@ -304,8 +304,9 @@ def past_session(session: Session, children: dict[str, Session]) -> PastSession 
     known = [
         (asked, segment.answers[asked.n_before : upto])
         for segment in session.segments
+        # A segment in which nothing was asked, as the context of a fresh chat, is no turn.
         for asked, upto in zip(
-            segment.asked, [*(one.n_before for one in segment.asked[1:]), None], strict=True
+            segment.asked, [*(one.n_before for one in segment.asked[1:]), None], strict=False
         )
     ]
     moments = [at for asked, answers in known for at in (asked.at_ms, *(a.at_ms for a in answers))]

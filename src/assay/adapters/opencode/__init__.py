@@ -255,7 +255,7 @@ def _server(server: McpServer) -> dict[str, Any]:
 
 _HOME_ENV = ("OPENCODE_CONFIG", _CONFIG_NAME, "OPENCODE_CONFIG_DIR", "OPENCODE_DB")
 _CONFIG_FILES = ("config.json", "opencode.json", "opencode.jsonc")
-_REFERENCE = re.compile(r"\{env:([^}]+)\}")
+_REFERENCE = re.compile(r"\{env:([^}]{1,200})\}")
 _PROVIDER = ("npm", "name", "api", "env", "models")
 _OPTIONS = ("baseURL", "apiKey", "timeout", "apiVersion", "resourceName", "region", "project")
 

@@ -455,7 +455,9 @@ class _NotFilled(Exception):
     """A template has more than variables."""
 
 
-_VARIABLE = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
+_VARIABLE = re.compile(r"\{\{(.{0,1000}?)\}\}", re.DOTALL)
+_MOST_FILLED = 4 * 1024 * 1024
+"""Characters that the variables of a text become: each may name others that name others."""
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[['\"]?\w+['\"]?\])*")
 _FILTERS: Mapping[str, Callable[[Any], str]] = {
     "trim": lambda value: _as_text(value).strip(),
@@ -476,12 +478,22 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
         return {key: _filled(one, values) for key, one in value.items()}
     if not isinstance(value, str) or "{" not in value:
         return value
-    text = value
+    text, n_left = value, _MOST_FILLED
+
+    def fill(found: re.Match[str]) -> str:
+        nonlocal n_left
+        filled = _variable(found[1].removeprefix("-").removesuffix("-").strip(), values)
+        n_left -= len(filled)
+        if n_left < 0:
+            msg = f"its variables are more than {_MOST_FILLED} characters"
+            raise _NotFilled(msg)
+        return filled
+
     for _ in range(3):  # a variable may name another one
         if "{%" in text:
             msg = "a template with {% … %} is not filled in"
             raise _NotFilled(msg)
-        filled = _VARIABLE.sub(lambda found: _variable(found[1], values), text)
+        filled = _VARIABLE.sub(fill, text)
         if filled == text:
             break
         text = filled

@@ -102,7 +102,7 @@ function groupView(source, overview, { kind, sections, charts }) {
 }
 
 /** The verdicts against the first run, the picture, and what is not read first. */
-function verdictsAround({ meta, effects, verdict }, picture) {
+function verdictsAround({ meta, effects, verdict, together }, picture) {
   if (effects) {
     const words = h("p", { class: "verdict same" }, h("b", {}, effects.words));
     return [words, picture, effects.more.map((text) => h("p", {}, text))];
@@ -119,7 +119,8 @@ function verdictsAround({ meta, effects, verdict }, picture) {
       )
     : null;
   const isLong = against.length > MOST_ABOVE;
-  return isLong ? [picture, against, folded] : [against, picture, folded];
+  const table = (together?.lines ?? []).map((text) => h("p", {}, text));
+  return isLong ? [table, picture, against, folded] : [table, against, picture, folded];
 }
 
 /** What a reader sees beside the verdict: both rates, the difference, what it takes, and health. */

@@ -41,8 +41,7 @@ export function parseQuery(text) {
   for (const [, minus, name, op, quoted, bare] of text.matchAll(TERM)) {
     // In `rm -rf /srv` the -rf is an option of a command: text, as is all that begins with - behind
     // a word. A field or a phrase is negated wherever it stands.
-    const last = terms.at(-1);
-    const follows = last !== undefined && last.field === "" && !last.negated;
+    const follows = terms.some(({ field, negated }) => field === "" && !negated);
     terms.push(readTerm(minus === "-", name ?? "", op ?? "", quoted ?? "", bare ?? "", follows));
   }
   return terms;
