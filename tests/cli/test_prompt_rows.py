@@ -197,8 +197,7 @@ def test_a_set_up_has_the_agents_isolation(assay, shell_agent, prompts, tmp_path
     shutil.rmtree(workspace)
 
 
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
-def test_a_set_up_runs_in_the_sandbox(assay, shell_agent, prompts, tmp_path) -> None:
+def test_a_set_up_runs_in_the_sandbox(bubblewrap, assay, shell_agent, prompts, tmp_path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("secret")
     file = prompts(

@@ -32,10 +32,12 @@ def test_each_cell_is_what_an_agent_finds(
     prompts: Callable,
     read_rows: Callable,
     tmp_path: Path,
-    bubblewrap: None,
+    request: pytest.FixtureRequest,
     without_bubblewrap: dict[str, str],
     mode: str,
 ) -> None:
+    if OPTIONS[mode] and "--sandbox" in OPTIONS[mode][0]:
+        request.getfixturevalue("bubblewrap")
     if mode == "landlock" and not works_landlock():
         pytest.skip("the kernel has no Landlock")
     asked = SHARED["make_places"](tmp_path)
