@@ -120,7 +120,7 @@ def surroundings(folder: Path) -> dict[str, dict[str, Any]]:
     if shutil.which("unshare"):  # the programs may be where only root may read them
         found["another user"] = {"wrap": ["unshare", "-U", "--map-user=1234", "--map-group=1234"]}
     if shutil.which("faketime"):
-        found["another day"] = {"wrap": ["faketime", DAY]}
+        found["another day"] = {"wrap": ["faketime", "-m", "--exclude-monotonic", DAY]}
     if shutil.which("bwrap"):
         found["sandbox"] = {"args": ["--sandbox"]}
         found["sandbox=no-network"] = {"args": ["--sandbox=no-network"]}
