@@ -250,7 +250,7 @@ def test_an_agent_that_sets_the_clock_of_the_machine_loses_no_trial(
     shell += '; [ "$PROMPT" != "-20y" ] || exec sleep 60'
     jumps = ("+20y", "-1y", "-20y", "+1y")
     path = prompts(*({"id": each, "input": each, "hint": "y"} for each in jumps))
-    words = ("-g", "contains", "-o", "out.jsonl", "-t", 2000, "--rate", "120")
+    words = ("-g", "contains", "-o", "out.jsonl", "-t", 5000, "--rate", "20")
     done = assay("capture", path, "--shell", shell, *words, "--limit", 3, env=env)
     assert done.code == 0, done.stderr
     again = assay("capture", path, "--shell", shell, *words, "--resume", env=env)

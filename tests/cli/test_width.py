@@ -144,7 +144,7 @@ def test_agents_answers_at_once_even_if_an_agent_does_not(
     took_s = time.monotonic() - began_s
     rows = json.loads(done.stdout)
     assert rows[0]["version"] == "7.8.9"
-    assert all(row["installed"] and row["version"] is None for row in rows[1:])
+    assert all(row["installed"] and row["version"] is None for row in rows[1 : len(KNOWN)])
     assert took_s < 10  # seconds less than the agents; the figure itself is in RESULTS.md
 
 

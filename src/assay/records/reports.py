@@ -141,6 +141,10 @@ class AgentStatus(msgspec.Struct, kw_only=True, rename="camel", frozen=True):
     tool_output: str
     tokens: str
     cost: str
+    acp: list[str]
+    """Arguments by which it speaks the Agent Client Protocol; none if it has an adapter."""
+    tried: str
+    """What was tried with the versions in tested."""
     installed: bool
     path: str | None
     version: str | None

@@ -306,7 +306,7 @@ def _stop_with_caller(to_caller: socket.socket) -> None:
     until_s = time.monotonic() + _END_S
     while time.monotonic() < until_s:
         process.stop_all()  # again and again: the work may just have begun anew
-        time.sleep(_WAKE_S)
+        family.pause(_WAKE_S)
     family.kill_descendants()
     os._exit(1)
 

@@ -11,6 +11,7 @@ at: those in the session that the agent began, and those with the mark in their 
 import contextlib
 import os
 import resource
+import select
 import signal
 import threading
 import time
@@ -152,11 +153,16 @@ def end_family(root: int | None, mark: Mark, term_s: float, *, spare_root: bool 
     return True
 
 
+def pause(seconds: float) -> None:
+    """Wait. time.sleep fails where programs see another time (libfaketime)."""
+    select.select((), (), (), seconds)
+
+
 def wait_for_orphans(mark: Mark, seconds: float = 1.0) -> None:
     """Wait until the marked orphans, which are being killed, have ended; reap them."""
     deadline = time.monotonic() + seconds
     while _orphans(mark) and time.monotonic() < deadline:
-        time.sleep(_SHORT_POLL_S)
+        pause(_SHORT_POLL_S)
 
 
 @contextlib.contextmanager
@@ -206,7 +212,7 @@ def end_leftovers(run_token: str) -> int:
             os.kill(process.pid, signal.SIGKILL)
     deadline = time.monotonic() + _KILL_S
     while any(map(_is_alive, left)) and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
+        pause(_POLL_S)
     return len(left)
 
 
@@ -311,7 +317,7 @@ class _Family:
             if time.monotonic() >= deadline:
                 return False
             # Where the kernel has no lists of children, each look is one at all processes.
-            time.sleep(_POLL_S if system.is_linux() else 10 * _POLL_S)
+            pause(_POLL_S if system.is_linux() else 10 * _POLL_S)
         return True
 
 

@@ -282,7 +282,7 @@ class _ForkedProcess:
         while self.poll() is None:
             if until_s is not None and time.monotonic() >= until_s:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
-            time.sleep(0.001)
+            family.pause(0.001)
         return self.returncode or 0
 
 
