@@ -145,11 +145,11 @@ def test_no_network_reaches_the_named_address_only(told: Callable) -> None:
 
 ASK_MODEL = (
     "exec python3 -IS -c 'import _socket as s, posix; "
-    'u = posix.environ[b"OPENAI_BASE_URL"].decode(); p = u.split(":")[2].split("/")[0]; '
+    'u = posix.environ[b"OPENAI_BASE_URL"].decode(); p, t = u.split(":")[2].split("/", 1); '
     'b = b"{\\"model\\": \\"m\\", \\"messages\\": []}"; '
     'c = s.socket(); c.connect(("127.0.0.1", int(p))); '
-    'c.send(b"POST /v1/chat/completions HTTP/1.1\\r\\nhost: x\\r\\nconnection: close\\r\\n'
-    'content-length: %d\\r\\n\\r\\n" % len(b) + b); d = b""\n'
+    'c.send(b"POST /%s/chat/completions HTTP/1.1\\r\\nhost: x\\r\\nconnection: close\\r\\n'
+    'content-length: %d\\r\\n\\r\\n" % (t.encode(), len(b)) + b); d = b""\n'
     "while r := c.recv(9999): d += r\n"
     'print(b"Four." in d)\''
 )
