@@ -37,14 +37,16 @@ def command(shell: str | None) -> None:
         msg = f"Name the shell: {', '.join(_SHELLS)}."
         raise click.UsageError(msg)
     # Not the method of the class, which starts bash to ask for its version.
-    click.echo(ShellComplete.source(_completion(name, click.get_current_context().find_root())))
+    click.echo(
+        ShellComplete.source(_completion(name, click.get_current_context().find_root().command))
+    )
 
 
 def answer(group: click.Group) -> None:
     """Print what may follow the words that the shell gives in variables."""
     shell = os.environ[_VARIABLE].partition("_")[0]
     if shell in _SHELLS:
-        completion = _completion(shell, click.Context(group))
+        completion = _completion(shell, group)
         args, incomplete = completion.get_completion_args()
         found = completion.get_completions(args, incomplete)
         if not found and not incomplete.startswith("-"):
@@ -53,7 +55,7 @@ def answer(group: click.Group) -> None:
             click.echo(completion.format_completion(item))
 
 
-def _completion(shell: str, ctx: click.Context) -> ShellComplete:
+def _completion(shell: str, group: click.Command) -> ShellComplete:
     kind = get_completion_class(shell)
     assert kind is not None  # click has all three
-    return kind(ctx.command, {}, "assay", _VARIABLE)
+    return kind(group, {}, "assay", _VARIABLE)

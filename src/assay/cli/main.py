@@ -3,16 +3,16 @@
 import gc
 import os
 import sys
+from importlib import import_module
 
 from assay import __version__
 from assay.cli.help import first_page, help_page
-from assay.errors import WINDOWS
 
 
 def main() -> None:
     args = sys.argv[1:]
     if sys.platform == "win32":
-        sys.exit(WINDOWS)
+        sys.exit(import_module("assay.errors").WINDOWS)  # late: it takes half of the start
     elif "_ASSAY_COMPLETE" in os.environ:  # a shell asks what may follow; see cli/completion.py
         sys.exit(_run(args))
     elif not args:

@@ -192,12 +192,11 @@ def executor_ref(executor: str, address: str | None) -> PluginRef:
     return PluginRef(name=executor, options={"address": address} if address else {})
 
 
-def plugins_or_files(group: str) -> Callable[..., list[CompletionItem]]:
-    """Return what completes an option that takes a name of a plugin or a file."""
+def plugin_names(group: str) -> Callable[..., list[CompletionItem]]:
+    """Return what completes a name of a plugin; where none fits, the shell is given files."""
 
     def complete(ctx: click.Context, param: click.Parameter, text: str) -> list[CompletionItem]:
-        found = [CompletionItem(name) for name in plugins.names(group) if name.startswith(text)]
-        return found or [CompletionItem(text, type="file")]
+        return [CompletionItem(name) for name in plugins.names(group) if name.startswith(text)]
 
     return complete
 
@@ -207,7 +206,7 @@ agent_options: list[Decorator] = [
         "-s",
         "--schema",
         metavar="AGENT",
-        shell_complete=plugins_or_files("assay.adapters"),
+        shell_complete=plugin_names("assay.adapters"),
         help="The agent: a schema file, or the name of an adapter (see assay agents).",
     ),
     model_option,
@@ -295,7 +294,7 @@ grader_options: list[Decorator] = [
         "graders",
         multiple=True,
         metavar="GRADER",
-        shell_complete=plugins_or_files("assay.graders"),
+        shell_complete=plugin_names("assay.graders"),
         help="Grade with this file or built-in grader (see docs/graders.md). May be repeated.",
     ),
     click.option(

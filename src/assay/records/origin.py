@@ -41,9 +41,7 @@ class Origin(msgspec.Struct, kw_only=True):
 class _Row(msgspec.Struct, rename="camel"):
     """What tells rows apart."""
 
-    id: Any = None
     input: Any = None
-    k: Any = None
     trials: list[dict[str, Any]] | None = None
     trajectory: Any = None
     raw_lines: Any = None
